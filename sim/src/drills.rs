@@ -14,6 +14,7 @@ mod congestion;
 mod datagrams;
 mod ecn;
 mod ends;
+mod fast_open;
 mod handshakes;
 mod link;
 mod moves;
@@ -70,6 +71,7 @@ const DRILLS: &[&[Drill]] = &[
     &[("a window that comes down in proportion", recovery::proportional)],
     ecn::DRILLS,
     &[("a retransmission that is lost", sending::lost_again)],
+    fast_open::DRILLS,
 ];
 
 /// A seed runs one drill of so many; and one of so many of those that take long.

@@ -55,6 +55,25 @@ impl Options {
     }
 }
 
+/// What a segment says of Fast Open (RFC 7413 s4.1.1): a cookie, or none where it asks for one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FastOpen {
+    cookie: [u8; 16],
+    len: u8,
+    /// In the form of the experiments before it (RFC 6994).
+    pub(crate) is_experimental: bool,
+}
+
+impl FastOpen {
+    pub(crate) fn cookie(&self) -> &[u8] {
+        &self.cookie[..usize::from(self.len)]
+    }
+
+    pub(crate) fn asks(&self) -> bool {
+        self.len == 0
+    }
+}
+
 /// A segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
@@ -72,6 +91,7 @@ pub(crate) struct Segment {
     /// Bytes of options, padding included.
     pub(crate) options_len: usize,
     pub(crate) options: Options,
+    pub(crate) fast_open: Option<FastOpen>,
     /// Where in the frame its payload lies.
     pub(crate) payload: Range<usize>,
 }
@@ -98,6 +118,7 @@ impl Segment {
             window: be16(frame, at + 14)?,
             options_len: header_len - 20,
             options: options(frame.get(at + 20..at + header_len)?),
+            fast_open: fast_open(frame.get(at + 20..at + header_len)?),
             payload,
         })
     }
@@ -121,25 +142,27 @@ impl Segment {
     }
 }
 
-fn options(mut bytes: &[u8]) -> Options {
-    let mut options = Options::default();
-    while let Some(&kind) = bytes.first() {
-        if kind == 0 {
-            break;
-        }
-        if kind == 1 {
+/// Each option, whole, that is neither padding nor behind one that is ill-formed.
+fn each(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    core::iter::from_fn(move || {
+        while bytes.first() == Some(&1) {
             bytes = &bytes[1..];
-            continue;
         }
-        let len = usize::from(bytes.get(1).copied().unwrap_or(0));
-        if len < 2 || len > bytes.len() {
-            break;
-        }
-        match (kind, len) {
+        let len = bytes.get(1).copied().map(usize::from).filter(|&len| bytes[0] != 0 && len >= 2 && len <= bytes.len())?;
+        let (option, rest) = bytes.split_at(len);
+        bytes = rest;
+        Some(option)
+    })
+}
+
+fn options(bytes: &[u8]) -> Options {
+    let mut options = Options::default();
+    for bytes in each(bytes) {
+        match (bytes[0], bytes.len()) {
             (2, 4) => options.mss = be16(bytes, 2),
             (3, 3) => options.scale = bytes.get(2).copied(),
             (4, 2) => options.sack_permitted = true,
-            (5, _) => {
+            (5, len) => {
                 for at in (2..len).step_by(8) {
                     if let (Some(start), Some(end)) = (be32(bytes, at), be32(bytes, at + 4))
                         && let Some(slot) = options.sack.get_mut(usize::from(options.sack_len))
@@ -152,7 +175,19 @@ fn options(mut bytes: &[u8]) -> Options {
             (8, 10) => options.timestamps = be32(bytes, 2).zip(be32(bytes, 6)),
             _ => {}
         }
-        bytes = &bytes[len..];
     }
     options
+}
+
+fn fast_open(bytes: &[u8]) -> Option<FastOpen> {
+    each(bytes).find_map(|option| {
+        let (value, is_experimental) = match option {
+            [34, _, value @ ..] => (value, false),
+            [254, _, 0xf9, 0x89, value @ ..] => (value, true),
+            _ => return None,
+        };
+        let mut said = FastOpen { is_experimental, len: u8::try_from(value.len()).ok()?, ..FastOpen::default() };
+        said.cookie.get_mut(..value.len())?.copy_from_slice(value);
+        Some(said)
+    })
 }

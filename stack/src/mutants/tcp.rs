@@ -62,6 +62,46 @@ macro_rules! with_tcp {
             SynAsksAgain,
             /// ECN is agreed on although the peer's last SYN does not ask for it (RFC 3168 s6.1.1).
             EcnKeptAfterPlainSyn,
+            /// Any cookie is a good one (RFC 7413 s4.2.2).
+            CookieUnchecked,
+            /// Every host is given the same cookie (RFC 7413 s4.1.2).
+            CookieForEveryHost,
+            /// Who asks for a cookie is given none (RFC 7413 s4.2.2).
+            CookieUntold,
+            /// Who does not ask for a cookie is given one (RFC 7413 s4.2.2).
+            CookieUnasked,
+            /// A cookie is given in another form than it was asked for in.
+            CookieInOtherForm,
+            /// Cookies of the key before are good no more (TCP_FASTOPEN_KEY).
+            BackupKeyIgnored,
+            /// Bytes are taken from a SYN without a cookie (RFC 7413 s4.2.2).
+            SynBytesUncookied,
+            /// Bytes of a SYN are taken, and not acknowledged, so that they are taken again (RFC 7413 s4.2.2).
+            SynBytesTwice,
+            /// Any number of connections are their programs' before their handshakes are over (RFC 7413 s5.1).
+            EarlyBoundIgnored,
+            /// A connection that was reset counts no more among them (RFC 7413 s5.1).
+            EarlyResetForgotten,
+            /// One that timed out counts for good.
+            EarlyCountKept,
+            /// A connection that began with a good cookie is its program's when the handshake is over, and not before (RFC 7413 s4.2.2).
+            EarlyAcceptHeld,
+            /// What its program answers by then waits for the end of the handshake (RFC 7413 s4.2.2).
+            EarlyAnswerHeld,
+            /// The cookie that a peer gives is not kept (RFC 7413 s4.1.3).
+            CookieForgotten,
+            /// A SYN has bytes although no cookie is known (RFC 7413 s4.1.3).
+            SynBytesUnasked,
+            /// A SYN's bytes are as many as a segment's (RFC 7413 s4.2.1).
+            SynBytesBeyondMss,
+            /// A SYN that goes again has its bytes and its cookie again (RFC 7413 s4.1.3.1).
+            SynAgainWithCookie,
+            /// Bytes that a SYN-ACK does not acknowledge wait for the timer (RFC 7413 s4.2.1).
+            SynBytesTakenForArrived,
+            /// A path that drops SYNs with bytes is given more of them (RFC 7413 s4.1.3.1).
+            FastOpenTriedForever,
+            /// A SYN that was too long for its path waits for the timer.
+            SynTooLongWaits,
             /// Behind the threshold the congestion window grows no more (RFC 5681 s3.1).
             AvoidanceStandsStill,
             /// A change of options, or of the path's MTU, makes the congestion window the initial one (RFC 5681 s3.1).

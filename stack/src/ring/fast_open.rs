@@ -12,6 +12,7 @@ use super::Ring;
 use super::types::FlowId;
 use crate::device::Queues;
 use crate::error::Error;
+use crate::mutants::{Mutant, Mutation};
 use crate::tcp::{self, FastOpenKeys, Learnt, State};
 use crate::time::Instant;
 use crate::wire::tcp::{Cookie, FastOpen, Header};
@@ -59,6 +60,7 @@ pub(super) struct FastOpens {
     /// Connections that their programs have before the end of the handshake, by slot, and their listeners. Invariant: each is counted by its listener
     /// ([`Early`]), so that there are no more than these allow.
     early: BTreeMap<u32, FlowId>,
+    pub(super) mutation: Mutation,
 }
 
 /// What a listener counts of it.
@@ -78,6 +80,13 @@ impl Early {
         }
         self.under_way + self.reset.len() < most
     }
+}
+
+/// What a listener takes.
+struct Taken {
+    keys: FastOpenKeys,
+    without_cookie: bool,
+    mutation: Mutation,
 }
 
 /// What becomes of a SYN for a listener.
@@ -101,17 +110,25 @@ fn cookie(key: [u8; 16], peer: IpAddr, own: IpAddr) -> Option<Cookie> {
 }
 
 /// What a listener that takes cookies makes of a SYN (RFC 7413 s4.2.2).
-pub(super) fn judge(keys: &FastOpenKeys, (peer, own): (IpAddr, IpAddr), syn: &Header, with_bytes: bool, without_cookie: bool) -> Verdict {
+fn judge(config: &Taken, (peer, own): (IpAddr, IpAddr), syn: &Header, with_bytes: bool) -> Verdict {
+    let Taken { keys, without_cookie, mutation } = *config;
     let asked = syn.options.fast_open();
-    if without_cookie && (with_bytes || asked.is_some()) {
+    let is_excused = with_bytes && asked.is_none() && mutation.is(Mutant::SynBytesUncookied);
+    if without_cookie && (with_bytes || asked.is_some()) || is_excused {
         return Verdict::Fast(None);
     }
-    let Some(asked) = asked else { return Verdict::Plain(None) };
+    let peer = if mutation.is(Mutant::CookieForEveryHost) { own } else { peer };
     let primary = cookie(keys.primary, peer, own);
-    let offer = Some(FastOpen { cookie: primary, ..asked });
+    let Some(asked) = asked else {
+        let unasked = Some(FastOpen { cookie: primary, is_experimental: false });
+        return Verdict::Plain(unasked.filter(|_| mutation.is(Mutant::CookieUnasked)));
+    };
+    let is_experimental = asked.is_experimental != mutation.is(Mutant::CookieInOtherForm);
+    let offer = Some(FastOpen { cookie: primary, is_experimental }).filter(|_| !mutation.is(Mutant::CookieUntold));
+    let backup = keys.backup.filter(|_| !mutation.is(Mutant::BackupKeyIgnored));
     match asked.cookie {
-        Some(shown) if Some(shown) == primary => Verdict::Fast(None),
-        Some(shown) if keys.backup.is_some_and(|key| cookie(key, peer, own) == Some(shown)) => Verdict::Fast(offer),
+        Some(shown) if Some(shown) == primary || mutation.is(Mutant::CookieUnchecked) => Verdict::Fast(None),
+        Some(shown) if backup.is_some_and(|key| cookie(key, peer, own) == Some(shown)) => Verdict::Fast(offer),
         _ => Verdict::Plain(offer),
     }
 }
@@ -134,23 +151,25 @@ impl FastOpens {
     fn plan(&mut self, now: Instant, ip: IpAddr, without_cookie: bool) -> (Option<FastOpen>, u16, bool) {
         let peer = self.peers.get(&ip).cloned().unwrap_or_default();
         let mss = peer.mss.unwrap_or(u16::MAX);
-        if peer.losses >= LOSSES_MAX && now < peer.blocked_until {
+        if peer.losses >= LOSSES_MAX && now < peer.blocked_until && !self.mutation.is(Mutant::FastOpenTriedForever) {
             return (None, mss, false);
         }
         match peer.cookie {
             _ if without_cookie => (None, mss, true),
             Some(cookie) => (Some(cookie), mss, true),
-            None => (Some(FastOpen { cookie: None, is_experimental: peer.asked == 1 }), mss, false),
+            None => (Some(FastOpen { cookie: None, is_experimental: peer.asked == 1 }), mss, self.mutation.is(Mutant::SynBytesUnasked)),
         }
     }
 
     /// A handshake has taught this of `ip`.
     fn learn(&mut self, now: Instant, ip: IpAddr, learnt: &Learnt) {
+        let forgets = self.mutation.is(Mutant::CookieForgotten);
         let peer = self.peer(ip);
         peer.mss = Some(learnt.mss);
         let asks = learnt.asked.is_some_and(|asked| asked.cookie.is_none());
         match (learnt.answer, learnt.asked) {
             // (One that was not asked for is none.)
+            (Some(_), _) if forgets => {}
             (Some(answer), Some(_)) => peer.cookie = Some(answer),
             (None, Some(asked)) if asks && !learnt.is_lost && peer.asked < 2 => peer.asked = if asked.is_experimental { 2 } else { 1 },
             _ => {}
@@ -170,11 +189,6 @@ impl<Q: Queues> Ring<Q> {
         self.fast_opens.plan(now, remote, without_cookie).2
     }
 
-    /// Forgets what peers have told (`ip tcp_metrics flush`).
-    pub fn tcp_forget_cookies(&mut self) {
-        self.fast_opens.peers.clear();
-    }
-
     /// A connection that was just begun opens fast. How many bytes of the program's it took.
     pub(super) fn open_fast(&mut self, now: Instant, id: FlowId, early: &EarlyData<'_>) -> Result<usize, Error> {
         let Self { slots, queues, fast_opens, .. } = self;
@@ -187,12 +201,15 @@ impl<Q: Queues> Ring<Q> {
     /// What a listener makes of a SYN with or without bytes.
     pub(super) fn judge_syn(&mut self, now: Instant, listener: FlowId, ends: (IpAddr, IpAddr), syn: &Header, with_bytes: bool) -> Verdict {
         let own = FastOpenKeys { primary: self.fast_open_key, backup: None };
+        let mutation = self.fast_opens.mutation;
         let Ok(listener) = self.slots.listener(listener) else { return Verdict::Plain(None) };
         let config = listener.config.fast_open;
-        if config.under_way_max == 0 || !listener.early.has_room(now, config.under_way_max) {
+        let has_room = listener.early.has_room(now, config.under_way_max) || mutation.is(Mutant::EarlyBoundIgnored);
+        if config.under_way_max == 0 || !has_room {
             return Verdict::Plain(None);
         }
-        judge(&config.keys.unwrap_or(own), ends, syn, with_bytes, config.without_cookie)
+        let taken = Taken { keys: config.keys.unwrap_or(own), without_cookie: config.without_cookie, mutation };
+        judge(&taken, ends, syn, with_bytes)
     }
 
     /// A connection is its program's before the handshake is over.
@@ -226,7 +243,7 @@ impl<Q: Queues> Ring<Q> {
             && let Ok(listener) = self.slots.listener(listener)
         {
             listener.early.under_way -= 1;
-            if let Some(now) = reset {
+            if let Some(now) = reset.filter(|_| !self.fast_opens.mutation.is(Mutant::EarlyResetForgotten)) {
                 listener.early.reset.push_back(now + RESET_COUNTS);
             }
         }

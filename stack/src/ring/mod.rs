@@ -387,7 +387,7 @@ impl<Q: Queues> Ring<Q> {
         let mutation = self.config.mutation();
         (self.neighbours.mutation, self.groups.mutation, self.demux.mutation, self.output.mutation) =
             (mutation, mutation, mutation, mutation);
-        (self.slots.mutation, self.paths.mutation) = (mutation, mutation);
+        (self.slots.mutation, self.paths.mutation, self.fast_opens.mutation) = (mutation, mutation, mutation);
         (self.unanswered_syns.mutation, self.earlier_incarnations.mutation) = (mutation, mutation);
     }
 

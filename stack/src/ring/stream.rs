@@ -253,7 +253,7 @@ impl<Q: Queues> Ring<Q> {
         let Some(stream) = self.slots.live_at(index) else { return };
         let Some(parent) = stream.parent else { return };
         let state = stream.connection.state();
-        let is_under_way = state == tcp::State::SynReceived && !stream.connection.is_open_early();
+        let is_under_way = state == tcp::State::SynReceived && !(stream.connection.is_open_early() && !self.config.is(Mutant::EarlyAcceptHeld));
         if stream.queued || is_under_way || state == tcp::State::Closed {
             return;
         }
@@ -492,6 +492,9 @@ impl<Q: Queues> Ring<Q> {
             self.detach(rule);
         }
         if is_over {
+            if !self.config.is(Mutant::EarlyCountKept) {
+                self.uncount_early(index, None);
+            }
             self.slots.rest(index);
         }
         is_held

@@ -2,6 +2,7 @@
 
 mod cable;
 mod endings;
+mod fast_open;
 mod fits;
 mod ipv6;
 mod layouts;

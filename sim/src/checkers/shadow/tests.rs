@@ -39,6 +39,7 @@ pub(in crate::checkers) fn segment(from: &str, to: &str, seq: u32, ack: u32, fla
         urgent: 0,
         window: 512,
         options_len: 12,
+        fast_open: None,
         options: Options::default(),
         payload: 0..len,
     }

@@ -28,7 +28,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if unsent && self.config.is(Mutant::IgnoreUnsentAck) {
             return true;
         }
-        let reach = if self.config.is(Mutant::AckFloorOfCurrentWindow) { self.snd_wnd } else { self.snd_wnd_max };
+        let reach = if self.config.is(Mutant::AckFloorOfCurrentWindow) { self.snd_wnd } else { self.snd_wnd_max } as usize;
         if unsent || (ack.lt(self.snd_una - reach) && !self.config.is(Mutant::AcceptAncientAck)) {
             mark!(self, UnacceptableAck);
             if !self.config.is(Mutant::SilentOnAck) {
@@ -95,19 +95,19 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     /// A segment's window in bytes. A SYN's is never scaled (RFC 7323 s2.2), nor is that of the SYN-ACK that ends a simultaneous open.
-    pub(super) fn window_of(&self, header: &Header) -> usize {
+    pub(super) fn window_of(&self, header: &Header) -> u32 {
         let scale =
             if header.flags.contains(Flags::SYN) && !self.config.is(Mutant::SynWindowScaled) { 0 } else { self.agreement.send_scale };
-        usize::from(header.window) << scale
+        u32::from(header.window) << scale
     }
 
     #[inline(always)]
-    pub(super) fn set_send_window(&mut self, window: usize) -> bool {
+    pub(super) fn set_send_window(&mut self, window: u32) -> bool {
         window != self.snd_wnd && self.change_send_window(window)
     }
 
     #[inline(never)]
-    fn change_send_window(&mut self, window: usize) -> bool {
+    fn change_send_window(&mut self, window: u32) -> bool {
         if window == 0 {
             mark!(self, ZeroWindowReceived);
         }

@@ -112,7 +112,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             delivery_rate: self.records.delivery_rate(),
             pacing_rate: self.congestion.pacing_rate(),
             rtt_min: self.rtt.shortest(),
-            snd_wnd: self.snd_wnd,
+            snd_wnd: self.snd_wnd as usize,
             rcv_wnd: self.window.offered(),
             mss_announced: self.config.mss_announced(),
             peer_ended: self.peer_fin,

@@ -20,9 +20,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 _ => self.error.unwrap_or(Error::Pipe),
             });
         }
-        let window = (self.snd_una + self.snd_wnd).since(self.snd_nxt);
+        let edge = self.snd_una + self.snd_wnd as usize;
+        let window = edge.since(self.snd_nxt);
         let all_sent = self.send.end() == self.snd_nxt;
-        let fits = len > 0 && len <= self.mss && self.snd_nxt.le(self.snd_una + self.snd_wnd) && len <= window;
+        let fits = len > 0 && len <= self.mss && self.snd_nxt.le(edge) && len <= window;
         let pipe = self.pipe();
         if !all_sent || !fits || (pipe > 0 && pipe + len > self.cwnd) {
             return Err(Error::WouldBlock);

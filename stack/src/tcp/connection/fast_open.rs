@@ -12,6 +12,7 @@ use super::{Config, Connection};
 use crate::device::{GATHER_LIMIT, RxBuffer, SendError, TxBuffer, TxSlice};
 use crate::error::Error;
 use crate::flow::Readiness;
+use crate::mutants::Mutant;
 use crate::tcp::payload::RxPayload;
 use crate::tcp::profile::Profile;
 use crate::tcp::{Opening, Segment, State};
@@ -79,7 +80,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn syn_room(&self) -> usize {
         match self.fast_open.as_deref() {
             Some(&FastOpen { side: Side::Opens { peer_mss, with_bytes: true }, .. }) => {
-                usize::from(peer_mss.min(self.config.mss_announced()).min(self.path_mss).max(Config::MSS_MIN)) - OPTIONS_MAX
+                let spared = if self.config.is(Mutant::SynBytesBeyondMss) { 0 } else { OPTIONS_MAX };
+                usize::from(peer_mss.min(self.config.mss_announced()).min(self.path_mss).max(Config::MSS_MIN)) - spared
             }
             _ => 0,
         }
@@ -103,7 +105,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         connection.edges |= Readiness::OUT;
         if len > 0 {
             connection.recv.push(payload, now);
-            connection.window.start(syn.seq + 1 + len);
+            if !connection.config.is(Mutant::SynBytesTwice) {
+                connection.window.start(syn.seq + 1 + len);
+            }
             connection.counters.rx_bytes += len as u64;
             connection.syn_data = true;
             connection.edges |= Readiness::IN;
@@ -176,7 +180,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let sent = self.snd_nxt.since(self.snd_una) - 1;
         let left = self.snd_nxt.since(header.ack);
         self.syn_data = sent > 0 && left == 0;
-        if left > 0 {
+        if left > 0 && !self.config.is(Mutant::SynBytesTakenForArrived) {
             self.counters.retransmissions += 1;
             self.counters.retransmitted_bytes += left as u64;
             self.snd_nxt = header.ack;
@@ -202,6 +206,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.state == State::SynReceived && header.opens() && header.seq == self.snd_wl1 && (len > 0 || self.is_open_early())
     }
 
+    /// Whether our SYN had bytes, and nothing of them is acknowledged.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn sends_early(&self) -> bool {
+        self.state == State::SynSent && self.in_flight() > 1
+    }
+
     /// What is sent before the handshake's last acknowledgment (RFC 7413 s3).
     #[cold]
     #[inline(never)]
@@ -210,7 +221,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         now: Instant,
         emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>,
     ) -> Result<(), SendError> {
-        if !self.is_open_early() || self.snd_nxt == self.snd_una {
+        if !self.is_open_early() || self.snd_nxt == self.snd_una || self.config.is(Mutant::EarlyAnswerHeld) {
             return Ok(());
         }
         // (The SYN, which is on its way as well, has a number, and takes no room.)

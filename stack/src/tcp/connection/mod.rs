@@ -133,8 +133,8 @@ pub struct Connection<R, T> {
     /// Behind everything ever sent.
     snd_nxt: SeqNumber,
     /// The peer's window in bytes, and the largest that it ever offered.
-    snd_wnd: usize,
-    snd_wnd_max: usize,
+    snd_wnd: u32,
+    snd_wnd_max: u32,
     snd_wl1: SeqNumber,
     snd_wl2: SeqNumber,
     /// The end of the last partial segment sent (Minshall's variant of Nagle's algorithm).
@@ -295,7 +295,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         // A SYN's window is never scaled (RFC 7323 s2.2).
         let scale = if self.config.is(Mutant::SynWindowScaled) { self.agreement.send_scale } else { 0 };
-        self.snd_wnd = usize::from(syn.window) << scale;
+        self.snd_wnd = u32::from(syn.window) << scale;
         self.snd_wnd_max = self.snd_wnd;
         self.snd_wl1 = syn.seq;
         self.snd_wl2 = self.snd_una;

@@ -33,7 +33,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// (RFC 1191): it is lost, with all others like it, and they are sent again at once. It is no sign of congestion (RFC 8201 s5.4). RFC 1191 s6.4: that
     /// is for the connection alone that the message is about, and for the first of several such messages.
     pub fn on_packet_too_big(&mut self, now: Instant, seq: SeqNumber, mtu: u16) {
+        let before = self.path_mss;
         let news = self.limit_path(now, self.path_mss_of(mtu));
+        if self.path_mss < before && self.sends_early() && !self.config.is(Mutant::SynTooLongWaits) {
+            // A SYN that was too long for its bytes. They follow the handshake.
+            (self.syn_due, self.tx_pending) = (true, true);
+        }
         // Somebody else's message may have come first.
         let oversized = self.oversized.is_some_and(|end| seq.lt(end) && end.le(self.snd_nxt));
         if (news || oversized) && !self.config.is(Mutant::PathMtuResendsNothing) {
@@ -60,7 +65,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub fn believes_path_mtu(&self, seq: SeqNumber, len: u16, mtu: u16) -> bool {
         let in_flight = seq.within(self.snd_una, self.snd_nxt) || self.config.is(Mutant::BelieveAnyError);
         let longer = mtu < len && !self.config.is(Mutant::PathMtuIgnored);
-        self.state.is_synchronized() && in_flight && longer
+        (self.state.is_synchronized() || self.sends_early()) && in_flight && longer
     }
 
     /// The retransmission timer ran out again and again for one full segment: perhaps it is too long for a path on which nobody says so.
@@ -112,6 +117,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         mark!(self, UnreachableReceived);
         match self.state {
             State::Closed | State::Listen | State::TimeWait => {}
+            // (What its program has is as any other connection.)
+            State::SynReceived if self.is_open_early() => self.soft_error = Some(error),
             State::SynSent | State::SynReceived => self.fail(error),
             _ if self.config.is(Mutant::UnreachableAborts) => self.fail(error),
             _ => self.soft_error = Some(error),

@@ -59,8 +59,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let (seq, flight) = (self.snd_nxt, self.in_flight());
         let len = self.send.end().since(seq);
         // (Less than half of the largest window is less than a full segment, however small the window is.)
-        let is_partial = len > 0 && len < self.mss && len < self.snd_wnd_max / 2;
-        let fits = flight + len <= self.snd_wnd && (flight == 0 || flight + len <= self.cwnd);
+        let is_partial = len > 0 && len < self.mss && len < self.snd_wnd_max as usize / 2;
+        let fits = flight + len <= self.snd_wnd as usize && (flight == 0 || flight + len <= self.cwnd);
         let rto_ns = self.rtt.rto_ns();
         // (After a pause, the congestion window is another: RFC 5681 s4.1.)
         let is_fresh = flight > 0 || now.as_nanos().saturating_sub(self.last_data_tx.as_nanos()) <= rto_ns;

@@ -130,7 +130,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.snd_wl2 = header.ack;
         }
         if len == 0 || !self.config.is(Mutant::WindowOfDataIgnored) {
-            self.set_send_window(usize::from(header.window) << self.agreement.send_scale);
+            self.set_send_window(u32::from(header.window) << self.agreement.send_scale);
         }
         if len > 0 {
             if self.recv.len() == 0 || !self.config.is(Mutant::DropReadEdge) {

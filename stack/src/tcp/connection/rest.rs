@@ -116,8 +116,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             rcv_nxt: self.window.nxt,
             rcv_adv: self.window.adv,
             rcv_wup: self.window.wup,
-            snd_wnd: u32::try_from(self.snd_wnd).ok()?,
-            snd_wnd_max: u32::try_from(self.snd_wnd_max).ok()?,
+            snd_wnd: self.snd_wnd,
+            snd_wnd_max: self.snd_wnd_max,
             ts_recent: self.ts_recent,
             ts_recent_known: self.ts_recent_known,
             ts_offset: self.ts_offset,
@@ -145,7 +145,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         connection.agreement = rest.agreement;
         connection.snd_nxt = rest.snd_nxt;
         (connection.snd_wl1, connection.snd_wl2) = (rest.snd_wl1, rest.snd_wl2);
-        (connection.snd_wnd, connection.snd_wnd_max) = (rest.snd_wnd as usize, rest.snd_wnd_max as usize);
+        (connection.snd_wnd, connection.snd_wnd_max) = (rest.snd_wnd, rest.snd_wnd_max);
         let window = &mut connection.window;
         (window.nxt, window.adv, window.wup, window.scale) = (rest.rcv_nxt, rest.rcv_adv, rest.rcv_wup, rest.agreement.receive_scale);
         (connection.ts_recent, connection.ts_recent_known, connection.ts_recent_at) =

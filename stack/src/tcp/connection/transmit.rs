@@ -208,7 +208,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.agreement.give_up_ecn();
         }
         let flags = if answers { Flags::SYN | Flags::ACK } else { Flags::SYN } | self.agreement.syn_flags(answers);
-        if self.snd_nxt == seq && self.fast_open.is_some() {
+        if (self.snd_nxt == seq || !answers && self.config.is(Mutant::SynAgainWithCookie)) && self.fast_open.is_some() {
             self.emit_fast_syn(now, flags, emit)?;
             self.rtt.sent_syn(now);
             self.syn_due = false;
@@ -296,7 +296,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 return Ok(Stop::Drained);
             }
             let full = self.segment_max();
-            let mut usable = (self.snd_una + self.snd_wnd).since(self.snd_nxt);
+            let mut usable = (self.snd_una + self.snd_wnd as usize).since(self.snd_nxt);
             if self.config.is(Mutant::IgnorePeerWindow) {
                 usable = usize::MAX;
             }
@@ -374,7 +374,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if len < unsent {
             // The window cuts the segment short: half of the largest window is worth sending, less is silly.
             let worthwhile = self.in_flight() == 0
-                && 2 * len >= if self.config.is(Mutant::SillyHalfOfCurrentWindow) { self.snd_wnd } else { self.snd_wnd_max };
+                && 2 * len >= if self.config.is(Mutant::SillyHalfOfCurrentWindow) { self.snd_wnd } else { self.snd_wnd_max } as usize;
             return (!worthwhile).then_some(Stop::Window);
         }
         let nodelay = self.config.nodelay && !self.config.is(Mutant::NodelayIgnored);
@@ -456,7 +456,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         // A peer with a small window gets it in halves, so that one is acknowledged while the other travels (Linux's
         // tcp_bound_to_half_wnd).
-        let half = if self.snd_wnd_max > 536 { self.snd_wnd_max / 2 } else { self.snd_wnd_max };
+        let widest = self.snd_wnd_max as usize;
+        let half = if widest > 536 { widest / 2 } else { widest };
         let whole = self.config.is(Mutant::SmallWindowInOnePiece);
         if half > 0 && half < max && !whole { half.max(28).min(max) } else { max }
     }

@@ -6,6 +6,7 @@ mod close;
 mod congestion;
 mod data;
 mod ecn;
+mod fast_open;
 mod handshake;
 mod hostile;
 mod loss;

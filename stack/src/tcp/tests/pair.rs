@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::tcp::test_util::{TestRx, TestTx};
 use crate::tcp::{Carriage, Config, Connection, Opening, RxPayload, Segment, State};
 use crate::time::Instant;
-use crate::wire::tcp::{Flags, Header, SeqNumber};
+use crate::wire::tcp::{Cookie, FastOpen, Flags, Header, SeqNumber};
 use crate::wire::{ethernet, fixed, ipv4};
 
 pub(super) type Conn = Connection<TestRx, TestTx>;
@@ -95,6 +95,8 @@ pub(super) struct Pair {
     pub(super) cuts: u64,
     /// What takes the place of an end before it sends, if anything.
     pub(super) moves: Option<Moves>,
+    /// The cookie that B's listener gives to A, if it gives any (RFC 7413).
+    pub(super) cookie: Option<Cookie>,
     /// Segments of fixed shape arrive as from a ring that knows it.
     pub(super) has_short_way: bool,
     /// How many have arrived so.
@@ -123,6 +125,7 @@ impl Pair {
             device_room: usize::MAX,
             cuts: 0,
             moves: None,
+            cookie: None,
             has_short_way: true,
             short: 0,
         }
@@ -279,7 +282,7 @@ impl Pair {
         }
         if to == B && self.b.is_none() {
             assert!(header.flags.contains(Flags::SYN), "nothing else can come first");
-            self.b = Some(Conn::accept(now, &self.config_b, &header, OPENING_B));
+            self.b = Some(self.accepted(&header, payload));
             return;
         }
         let (head, body) = payload.split_at(payload.len().min(HEAD));
@@ -298,6 +301,23 @@ impl Pair {
         }
         let body = (!body.is_empty()).then(|| TestRx::new(body));
         self.side(to).on_coalesced(now, &header, RxPayload { head, frame: None, body }, Carriage { marked, ..Carriage::default() });
+    }
+
+    /// What B's listener makes of a SYN, and of what came with it.
+    fn accepted(&self, syn: &Header, payload: &[u8]) -> Conn {
+        let asked = syn.options.fast_open();
+        let offer = asked.filter(|_| self.cookie.is_some()).map(|asked| FastOpen { cookie: self.cookie, ..asked });
+        match asked.and_then(|asked| asked.cookie) {
+            Some(shown) if self.cookie == Some(shown) => {
+                let payload = RxPayload { body: Some(TestRx::new(payload)), ..RxPayload::EMPTY };
+                Conn::accept_fast(self.now, &self.config_b, syn, payload, OPENING_B, None)
+            }
+            _ => {
+                let mut conn = Conn::accept(self.now, &self.config_b, syn, OPENING_B);
+                offer.into_iter().for_each(|offer| conn.offer_cookie(offer));
+                conn
+            }
+        }
     }
 
     /// Puts segments that follow one another before a connection as one, as a device that merges them does.

@@ -99,7 +99,6 @@ impl Snapshot {
     pub fn control_block(&self, now: Instant) -> ControlBlock {
         let Self { variables, unacknowledged, unread, held } = self;
         let Variables { state, agreement, sending, window, clock, rtt, options, .. } = variables;
-        let window_bytes = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
         let timestamp = (now.as_millis() as u32).wrapping_add(clock.ts_offset);
         let mut held = held.as_slice();
         let mut out_of_order = Vec::new();
@@ -118,8 +117,8 @@ impl Snapshot {
             at: now,
             snd_una: sending.snd_una,
             snd_nxt: sending.snd_nxt,
-            snd_wnd: window_bytes(sending.snd_wnd),
-            snd_wnd_max: window_bytes(sending.snd_wnd_max),
+            snd_wnd: sending.snd_wnd,
+            snd_wnd_max: sending.snd_wnd_max,
             snd_wl1: sending.snd_wl1,
             rcv_nxt: window.nxt,
             rcv_wup: window.wup,
@@ -212,8 +211,8 @@ impl ControlBlock {
             snd_small: snd_una,
             snd_wl1,
             snd_wl2: snd_una,
-            snd_wnd: self.snd_wnd as usize,
-            snd_wnd_max: self.snd_wnd_max as usize,
+            snd_wnd: self.snd_wnd,
+            snd_wnd_max: self.snd_wnd_max,
         }
     }
 

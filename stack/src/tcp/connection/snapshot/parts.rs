@@ -11,7 +11,7 @@ use crate::tcp::config::{Config, Keepalive};
 use crate::tcp::congestion::{Algorithm, Selected};
 use crate::tcp::connection::Phase;
 use crate::tcp::connection::ecn::Ecn;
-use crate::tcp::fields::{Fields, SnapshotError};
+use crate::tcp::fields::{Fields, LONGEST, SnapshotError};
 use crate::tcp::handshake::Agreement;
 use crate::tcp::records::Flight;
 use crate::tcp::rtt::Rtt;
@@ -59,8 +59,8 @@ pub(super) struct Sending {
     pub(super) snd_small: SeqNumber,
     pub(super) snd_wl1: SeqNumber,
     pub(super) snd_wl2: SeqNumber,
-    pub(super) snd_wnd: usize,
-    pub(super) snd_wnd_max: usize,
+    pub(super) snd_wnd: u32,
+    pub(super) snd_wnd_max: u32,
 }
 
 impl Sending {
@@ -69,8 +69,8 @@ impl Sending {
         for number in [snd_una, snd_nxt, written, snd_small, snd_wl1, snd_wl2] {
             fields.number(number)?;
         }
-        fields.size(snd_wnd)?;
-        fields.size(snd_wnd_max)
+        fields.word_at_most(snd_wnd, LONGEST as u32)?;
+        fields.word_at_most(snd_wnd_max, LONGEST as u32)
     }
 }
 

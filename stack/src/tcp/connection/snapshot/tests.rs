@@ -208,8 +208,8 @@ fn any_snapshot() -> impl Strategy<Value = Snapshot> {
                 snd_small: SeqNumber(una),
                 snd_wl1: SeqNumber(more[1]),
                 snd_wl2: SeqNumber(una),
-                snd_wnd: (more[2] % (1 << 30)) as usize,
-                snd_wnd_max: (more[2] % (1 << 30)) as usize,
+                snd_wnd: more[2] % (1 << 30),
+                snd_wnd_max: more[2] % (1 << 30),
             };
             variables.window = window(nxt, nxt.wrapping_add(open), receive_scale);
             variables.clock = Clock {
