@@ -24,7 +24,7 @@ use std::rc::Rc;
 
 use ringway_stack::device::Queues as _;
 use ringway_stack::ring::{
-    Datagram, Event, FlowId, Handover, NextHop, Readiness, RecvFlags, Ring, SendFlags, Shutdown, SourceFilter, UdpHandover, UdpOptions,
+    Datagram, EarlyData, Event, FlowId, Handover, NextHop, Readiness, RecvFlags, Ring, SendFlags, Shutdown, SourceFilter, UdpHandover, UdpOptions,
 };
 use ringway_stack::{Error, Instant, tcp};
 
@@ -248,6 +248,27 @@ impl Sockets {
         let socket = self.ring.tcp_connect(now, local, remote, hop, config)?;
         self.note(|checkers, place, ring| checkers.connected(place, now, ring, (local, remote), config, socket));
         Ok(socket)
+    }
+
+    /// See [`Ring::tcp_connect_fast`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn tcp_connect_fast(
+        &mut self,
+        now: Instant,
+        ends: (SocketAddr, SocketAddr),
+        hop: NextHop,
+        config: &tcp::Config,
+        data: &[u8],
+    ) -> Result<(FlowId, usize), Error> {
+        let early = EarlyData { data: &[IoSlice::new(data)], all: false, without_cookie: false };
+        let (socket, taken) = self.ring.tcp_connect_fast(now, ends, hop, config, &early)?;
+        self.note(|checkers, place, ring| {
+            checkers.connected(place, now, ring, ends, config, socket);
+            checkers.wrote_early(place, socket, &data[..taken]);
+        });
+        Ok((socket, taken))
     }
 
     /// See [`Ring::tcp_route`].

@@ -84,11 +84,19 @@ impl Churner {
         let port = self.ports[self.begun as usize % self.ports.len()];
         let is_late = self.begun % LATE_EVERY == LATE_EVERY - 1;
         let hop = if is_late { NextHop::Pending } else { neighbour(self.server) };
-        match cx.ring.tcp_connect(cx.now, SocketAddr::new(cx.ip, port), self.server, hop, &self.config) {
-            Ok(socket) => {
+        let ends = (SocketAddr::new(cx.ip, port), self.server);
+        let opened = if self.config.fast_open.under_way_max > 0 {
+            // As much as goes with the SYN; the rest, or all, when the handshake is over.
+            let said = self.cycles.read().cycle(u64::from(self.begun)).own.first();
+            cx.ring.tcp_connect_fast(cx.now, ends, hop, &self.config, &said)
+        } else {
+            cx.ring.tcp_connect(cx.now, ends.0, ends.1, hop, &self.config).map(|socket| (socket, 0))
+        };
+        match opened {
+            Ok((socket, said)) => {
                 self.port_retry = PORT_RETRY;
                 self.unrouted = is_late.then(|| (socket, cx.now + LATE_BY));
-                self.converse(socket);
+                self.converse(socket, said as u64);
             }
             Err(Error::AddressInUse) => {
                 self.next_at = cx.now + self.port_retry;
@@ -99,9 +107,10 @@ impl Churner {
         }
     }
 
-    fn converse(&mut self, socket: FlowId) {
+    /// Of what is to be said, so much went with the SYN.
+    fn converse(&mut self, socket: FlowId, said: u64) {
         let dialogue = self.cycles.read().cycle(u64::from(self.begun));
-        let [own, peer] = [(); 2].map(|()| Shared::new(Transfer::default()));
+        let [own, peer] = [said, 0].map(|written| Shared::new(Transfer { written, ..Transfer::default() }));
         self.registry.change(|r| r.announce(dialogue, peer.clone()));
         self.cycles.change(|c| c.served.push(peer));
         self.now = Some((Conversation::new(socket, dialogue, own.clone()), own));

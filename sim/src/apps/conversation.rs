@@ -83,6 +83,14 @@ impl Side {
         }
     }
 
+    /// What it may write at first, in one write.
+    pub(super) fn first(&self) -> Vec<u8> {
+        let len = usize::try_from(self.allowance(0, false)).unwrap_or(usize::MAX).min(self.write_max);
+        let mut bytes = vec![0; len];
+        self.pattern.fill(0, &mut bytes);
+        bytes
+    }
+
     /// How many bytes it may have written by now.
     fn allowance(&self, read: u64, peer_ended: bool) -> u64 {
         let allowed = match self.pace {

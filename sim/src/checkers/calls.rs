@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use ringway_stack::device::Queues as _;
 use ringway_stack::ring::{self, FlowId, RecvFlags, Reuse, Ring, SendFlags, Shutdown, UdpOptions};
-use ringway_stack::tcp;
+use ringway_stack::tcp::{self, State::SynReceived};
 use ringway_stack::{Error, Instant};
 
 use super::closing::{Closed, RESET_BOUND};
@@ -62,7 +62,12 @@ impl Checkers {
         sock.endpoint = Some(id);
         let endpoint = self.flows.at_mut(id);
         endpoint.owner = Some((place, socket));
+        if sock.is_unseen {
+            endpoint.stream.mistake();
+        }
         endpoint.stream.watch();
+        let early = core::mem::take(&mut sock.early);
+        endpoint.stream.write(&[IoSlice::new(&early)], early.len());
         endpoint.window.allow(sock.receive_max);
         endpoint.timers.set_keepalive(now, sock.keepalive);
         endpoint.shadow.config = sock.config.clone();
@@ -107,6 +112,13 @@ impl Checkers {
         self.begun.insert(tuple);
         self.ring_states[place].sockets.insert(socket, Sock { tuple: Some(tuple), before, ..Sock::configured(config) });
         self.looked(place, ring, socket);
+    }
+
+    /// The same, and the program wrote `data` with it.
+    pub(crate) fn wrote_early(&mut self, place: usize, socket: FlowId, data: &[u8]) {
+        if let Some(sock) = self.ring_states[place].sockets.get_mut(&socket) {
+            sock.early.extend_from_slice(data);
+        }
     }
 
     /// A listener was opened.
@@ -178,8 +190,13 @@ impl Checkers {
         let config = parent.and_then(|sock| sock.config.clone());
         let tuple = ring.info(socket).and_then(|info| Some((info.local, info.remote?)));
         let since = self.ring_states[place].now;
-        let endpoint = tuple.and_then(|tuple| self.flows.accepted(tuple, moment.host));
-        self.ring_states[place].sockets.insert(socket, Sock { tuple, keepalive, receive_max, config, since, ..Sock::default() });
+        let is_early = ring.info(socket).is_some_and(|info| info.state == Some(SynReceived));
+        let endpoint = tuple.filter(|_| !is_early).and_then(|tuple| self.flows.accepted(tuple, moment.host));
+        // (Its SYN-ACK may have yet to go: then what has its addresses is another's.)
+        let before = tuple.filter(|_| is_early).and_then(|tuple| self.flows.id(tuple)).filter(|&id| !self.may_be_early(id));
+        let is_unseen = is_early && tuple.and_then(|tuple| self.flows.id(tuple)) == before;
+        let sock = Sock { tuple, keepalive, receive_max, config, since, before, is_unseen, ..Sock::default() };
+        self.ring_states[place].sockets.insert(socket, sock);
         if let Some(id) = endpoint {
             self.owned(place, socket, id);
         }
@@ -195,6 +212,13 @@ impl Checkers {
         }
         self.looked(place, ring, socket);
         self.looked(place, ring, listener);
+    }
+
+    /// Whether an endpoint may be that of a connection which was just accepted, and whose handshake is not over.
+    fn may_be_early(&mut self, id: usize) -> bool {
+        self.flows.pair(id);
+        let (own, peer) = self.flows.both(id);
+        own.passive && own.owner.is_none() && !own.reset && peer.is_some_and(|peer| peer.fast_open.shows())
     }
 
     /// Keepalive was set, perhaps, or a buffer's size.

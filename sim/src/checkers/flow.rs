@@ -12,7 +12,7 @@ use ringway_stack::ring::FlowId;
 use super::Moment;
 use super::ranges::Ranges;
 use super::segment::{ACK, FIN, Options, RST, SYN, Segment, before, later};
-use super::{forged, info, moves, rto, sequence, shadow, stream, timers, window};
+use super::{fast_open, forged, info, moves, rto, sequence, shadow, stream, timers, window};
 
 mod beside;
 
@@ -92,6 +92,7 @@ pub(super) struct Endpoint {
     pub(super) free: bool,
     pub(super) forged: forged::State,
     pub(super) moves: moves::State,
+    pub(super) fast_open: fast_open::State,
 }
 
 impl Endpoint {
@@ -140,6 +141,7 @@ impl Endpoint {
             free: false,
             forged: forged::State::default(),
             moves: moves::State::default(),
+            fast_open: fast_open::State::default(),
         }
     }
 
@@ -489,10 +491,28 @@ impl Flows {
     /// Notes what a lawful segment says of its sender, and finds the peer when both are known.
     pub(super) fn sent(&mut self, id: usize, at: Instant, segment: &Segment) {
         self.endpoints[id].sent(at, segment);
-        if segment.has(SYN | ACK) && self.endpoints[id].irs.is_none() {
-            self.endpoints[id].begin_receiving(segment.ack.wrapping_sub(1));
-        }
+        self.answers_syn(id, segment);
         self.pair(id);
+    }
+
+    /// A SYN-ACK says whose SYN it answers, and which of its bytes it takes (RFC 7413 s3).
+    pub(super) fn answers_syn(&mut self, id: usize, segment: &Segment) {
+        let own = &self.endpoints[id];
+        if !segment.has(SYN | ACK) || own.irs.is_some() {
+            return;
+        }
+        let mut candidate = self.id((own.tuple.1, own.tuple.0));
+        let mut irs = segment.ack.wrapping_sub(1);
+        while let Some(peer) = candidate.map(|peer| &self.endpoints[peer]) {
+            let bytes = peer.fast_open.bytes();
+            if bytes > 0 && segment.ack == peer.iss.wrapping_add(1).wrapping_add(bytes) {
+                irs = peer.iss;
+            }
+            candidate = peer.previous;
+        }
+        let own = &mut self.endpoints[id];
+        own.begin_receiving(irs);
+        own.rx.add(irs.wrapping_add(1), segment.ack);
     }
 
     /// Finds the endpoint's peer by the number that its stream begins with.

@@ -5,7 +5,7 @@
 //! claim to have received, and from the calls what its bytes must be. A breach panics with the checker's name, host, time, frame and law.
 //!
 //! What a stack owes the wire is worked out by `shadow`, a TCP of their own.
-//! One law a file: `stream`, `datagrams`, `after_close`, `sequence`, `window`, `info`, `rto`, `timers`, `edges`,
+//! One law a file: `stream`, `datagrams`, `after_close`, `sequence`, `window`, `info`, `rto`, `timers`, `edges`, `fast_open`,
 //! `closing`, `resources`, `loans`, `recv_filter`, `sharing`, `forged`, `sleepers`; and of what is not TCP's, `headers`, `answers`, `hearing`,
 //! `groups`, `neighbours`, `link`; and of connections that go over to another MAC address, `moves`.
 //! Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
@@ -19,6 +19,7 @@ mod calls;
 mod closing;
 mod datagrams;
 mod edges;
+mod fast_open;
 mod flow;
 mod forged;
 pub(crate) mod groups;
@@ -65,7 +66,7 @@ use crate::reached::Reached;
 use crate::segment;
 
 /// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
-pub const CHECKERS: [&str; 39] = [
+pub const CHECKERS: [&str; 40] = [
     "stream",
     "datagrams",
     "after_close",
@@ -105,6 +106,7 @@ pub const CHECKERS: [&str; 39] = [
     "sockets",
     "moves",
     "ecn",
+    "fast_open",
 ];
 
 /// Where and when something is checked.
@@ -161,6 +163,7 @@ struct Question {
 #[derive(Debug, Default)]
 pub struct Checkers {
     flows: Flows,
+    cookies: fast_open::Cookies,
     datagrams: Datagrams,
     /// One for each ring of each host.
     ring_states: Vec<RingState>,

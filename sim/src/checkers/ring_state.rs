@@ -38,6 +38,10 @@ pub(super) struct Sock {
     pub(super) receive_max: usize,
     /// A connection's or a listener's configuration.
     pub(super) config: Option<Rc<tcp::Config>>,
+    /// What a program wrote before its connection's SYN was seen.
+    pub(super) early: Vec<u8>,
+    /// It was accepted before its SYN-ACK was seen: what its program did by then is not known.
+    pub(super) is_unseen: bool,
     /// Datagrams without a checksum that arrived for it and are to be heard: when, and how often that datagram is to be read by then.
     pub(super) unsummed: Vec<(Instant, Datagram, u32)>,
     /// How many datagrams had found no room at the end of the last service.
@@ -208,6 +212,13 @@ impl RingState {
         let port = self.bound.get(&(false, port));
         let sockets = (0..).map_while(move |at| port?.socket(at));
         sockets.filter_map(|socket| self.sockets.get(&socket)?.hearing.options)
+    }
+
+    /// How many connections that began with bytes may be under way, by what the listeners of a port were told.
+    pub(super) fn early_max(&self, port: u16) -> usize {
+        let port = self.bound.get(&(true, port));
+        let listeners = (0..).map_while(|at| port?.socket(at));
+        listeners.filter_map(|socket| Some(self.sockets.get(&socket)?.config.as_ref()?.fast_open.under_way_max)).sum()
     }
 
     /// Looks at a socket after this service.

@@ -12,7 +12,7 @@ use super::flow::{self, Endpoint};
 use super::forged::Forged;
 use super::ring_state::RingState;
 use super::segment::{ACK, RST, SYN, Segment};
-use super::{Checkers, Moment, Question, after_close, forged, headers, info, is_tainted, link, rto, sequence, shadow, window};
+use super::{Checkers, Moment, Question, after_close, fast_open, forged, headers, info, is_tainted, link, rto, sequence, shadow, window};
 use crate::apps::is_probers;
 use crate::checksum;
 use crate::dissect::{self, Ip, Lookup, Payload, TCP, UDP};
@@ -307,9 +307,7 @@ impl Checkers {
         }
         let Some(id) = sender else { return };
         self.says(&moment, bytes, segment, id);
-        if segment.has(SYN | ACK) && self.flows.at(id).irs.is_none() {
-            self.flows.at_mut(id).begin_receiving(segment.ack.wrapping_sub(1));
-        }
+        self.flows.answers_syn(id, segment);
         if segment.has(ACK) {
             self.flows.at_mut(id).settle_peer(segment.ack);
         }
@@ -337,12 +335,16 @@ impl Checkers {
             window::sent(&moment, segment, own, peer);
             info::sent(&moment, segment, own);
             rto::sent(&moment, segment, own);
+            fast_open::sent(&moment, segment, own, peer, &mut self.cookies);
             shadow::sent(&moment, segment, own, peer);
             if segment.has(ACK) {
                 own.timers.acknowledged();
             }
             self.note_sent(moment.at, id, segment);
             self.flows.sent(id, moment.at, segment);
+            if segment.has(SYN | ACK) {
+                self.bounds_early(&moment, segment.src.port());
+            }
         }
         self.stir(id);
         if let Some((place, socket)) = owner {
@@ -352,6 +354,12 @@ impl Checkers {
             }
             ring_state.touch(socket);
         }
+    }
+
+    /// A host has no more connections under way that began with bytes than its listeners allow.
+    fn bounds_early(&self, moment: &Moment, port: u16) {
+        let of_listeners = self.places[moment.host].iter().map(|&place| self.ring_states[place].early_max(port));
+        fast_open::bounded(moment, self.flows.all(), port, of_listeners.sum());
     }
 
     /// After which service the device of an endpoint's ring began to refuse frames, if it does. As long as nobody has accepted it, it may be on any of them.
@@ -431,6 +439,7 @@ impl Checkers {
             }
             TCP => {
                 if let Some(segment) = Segment::parse(bytes, &ip) {
+                    self.cookies.delivered(&segment);
                     self.segment_delivered(moment, frame, &segment);
                 }
             }

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use ringway_stack::device::Steering;
 use ringway_stack::tcp::congestion::Algorithm;
-use ringway_stack::tcp::{Config, Ecn, Keepalive};
+use ringway_stack::tcp::{Config, Ecn, FastOpen, Keepalive};
 
 use super::Scenario;
 use crate::addresses::Family;
@@ -40,6 +40,7 @@ enum Drawn {
     Nap,
     RuleDelay,
     ReadsFirst,
+    FastOpen,
 }
 
 /// One host's options.
@@ -172,7 +173,7 @@ fn host(scenario: &Scenario, i: u8) -> HostOptions {
         lending: (0..rings).map(|_| lending(&mut loans)).collect(),
         reads_first: dice(scenario, Drawn::ReadsFirst, i).chance_ppm(500_000),
         poll_delay: if poll.chance_ppm(500_000) { Duration::ZERO } else { Duration::from_nanos(poll.magnitude(100, 100_000)) },
-        tcp: tcp(&mut dice(scenario, Drawn::Tcp, i)),
+        tcp: Config { fast_open: fast_open(&mut dice(scenario, Drawn::FastOpen, i)), ..tcp(&mut dice(scenario, Drawn::Tcp, i)) },
         time_wait: millis(&mut dice(scenario, Drawn::TimeWait, i), 1_000, 60_000),
         batch: size(&mut dice(scenario, Drawn::Batch, i), 1, 64),
         family: scenario.family,
@@ -188,6 +189,11 @@ fn lending(stream: &mut RandomStream) -> Option<Lending> {
         keeps_ppm: stream.pick(&[0, 0, 0, 100_000, 500_000]),
     };
     lends.then_some(lending)
+}
+
+/// On about every second host, listeners give and take cookies, and programs that open one connection after the other show theirs.
+fn fast_open(stream: &mut RandomStream) -> FastOpen {
+    FastOpen { under_way_max: stream.pick(&[0, 0, 0, 1, 2, 16, 128]), ..FastOpen::default() }
 }
 
 /// How long sleepers sleep through acknowledgments: seldom for long, lest timers be all that is seen of them.

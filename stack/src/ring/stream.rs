@@ -214,7 +214,7 @@ impl<Q: Queues> Ring<Q> {
         let verdict = self.judge_syn(now, parent, (remote.ip(), local.ip()), header, !payload.is_empty());
         let is_fast = matches!(verdict, Verdict::Fast(_));
         let connection = match verdict {
-            Verdict::Fast(offer) => tcp::Connection::accept_fast(now, profile, header, payload, opening, offer),
+            Verdict::Fast(offer) => tcp::Connection::accept_fast(now, profile, (header, payload), opening, offer, self.lends),
             Verdict::Plain(offer) => {
                 let mut connection = tcp::Connection::accept(now, profile, header, opening);
                 offer.into_iter().for_each(|offer| connection.offer_cookie(offer));

@@ -12,7 +12,9 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &Endpoi
     if segment.has(URG) || segment.reserved != 0 || segment.urgent != 0 {
         moment.breach(NAME, format_args!("RFC 9293 s3.1: flags {:#x}: nothing is urgent", segment.flags));
     }
-    if segment.has(SYN) && (segment.has(FIN) || segment.has(RST) || segment.has(PSH) || segment.len() > 0) {
+    // (Of bytes with a cookie, other laws speak.)
+    let has_bytes = segment.len() > 0 && segment.fast_open.is_none();
+    if segment.has(SYN) && (segment.has(FIN) || segment.has(RST) || segment.has(PSH) || has_bytes) {
         moment.breach(NAME, format_args!("RFC 9293 s3.5: a SYN with flags {:#x} and {} bytes", segment.flags, segment.len()));
     }
     if !segment.has(SYN) && !segment.has(ACK) {

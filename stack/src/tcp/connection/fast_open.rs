@@ -87,16 +87,20 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
-    /// As [`Connection::accept`], of a SYN whose cookie is good: what came with it can be read at once, and answered. `offer`: the cookie that the peer is to have.
+    /// As [`Connection::accept`], of a SYN whose cookie is good: what came with it can be read at once, and answered. `offer`: the cookie that the peer is to have;
+    /// `lends`: see [`Connection::lend_from_now_on`].
     pub fn accept_fast(
         now: Instant,
         config: impl Into<Profile>,
-        syn: &Header,
-        mut payload: RxPayload<'_, R>,
+        (syn, mut payload): (&Header, RxPayload<'_, R>),
         opening: Opening,
         offer: Option<wire::FastOpen>,
+        lends: bool,
     ) -> Self {
         let mut connection = Self::accept(now, config, syn, opening);
+        if lends {
+            connection.lend_from_now_on();
+        }
         connection.fast_open = Some(Box::new(FastOpen { option: offer, side: Side::Open }));
         payload.truncate(connection.window.limit());
         let len = payload.len();

@@ -310,7 +310,7 @@ impl Pair {
         match asked.and_then(|asked| asked.cookie) {
             Some(shown) if self.cookie == Some(shown) => {
                 let payload = RxPayload { body: Some(TestRx::new(payload)), ..RxPayload::EMPTY };
-                Conn::accept_fast(self.now, &self.config_b, syn, payload, OPENING_B, None)
+                Conn::accept_fast(self.now, &self.config_b, (syn, payload), OPENING_B, None, false)
             }
             _ => {
                 let mut conn = Conn::accept(self.now, &self.config_b, syn, OPENING_B);

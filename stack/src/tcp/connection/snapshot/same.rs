@@ -36,5 +36,7 @@ impl Variables {
         (silence.last_tx, silence.last_data_tx, silence.stalled_since) = (silence.last_rx, silence.last_rx, silence.last_rx);
         (silence.persist_backoff, silence.unanswered_probes) = (0, 0);
         (flags.push, flags.more, flags.held, flags.soft_error) = (false, false, false, None);
+        // (No program asks any more.)
+        flags.syn_data = false;
     }
 }
