@@ -24,7 +24,8 @@ use std::rc::Rc;
 
 use ringway_stack::device::Queues as _;
 use ringway_stack::ring::{
-    Datagram, EarlyData, Event, FlowId, Handover, NextHop, Readiness, RecvFlags, Ring, SendFlags, Shutdown, SourceFilter, UdpHandover, UdpOptions,
+    Datagram, EarlyData, Event, FlowId, Handover, NextHop, Readiness, RecvFlags, Ring, SendFlags, Shutdown, SourceFilter, UdpHandover,
+    UdpOptions,
 };
 use ringway_stack::{Error, Instant, tcp};
 

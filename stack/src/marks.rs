@@ -85,6 +85,16 @@ marks! {
     SimultaneousClose,
     /// The peer's SYN came again: our SYN-ACK was lost.
     SynAckRepeated,
+    /// Bytes that came with a SYN were taken (RFC 7413 s4.2.2).
+    SynBytesTaken,
+    /// Bytes that went with our SYN were not all acknowledged with it (RFC 7413 s4.2.1).
+    SynBytesNotTaken,
+    /// Something was sent before the handshake's last acknowledgment (RFC 7413 s4.2.2).
+    AnsweredEarly,
+    /// The SYN came again that a connection began with whose program has it already.
+    FastSynRepeated,
+    /// A good cookie counted for nothing: as many connections were under way as the listener allows (RFC 7413 s5.1).
+    EarlyLimitReached,
     /// An acknowledgment in SYN-SENT of something that was never sent (RFC 9293 s3.10.7.3).
     StrangeAckInSynSent,
     /// An acknowledgment in SYN-RECEIVED of something that was never sent (RFC 9293 s3.10.7.4).

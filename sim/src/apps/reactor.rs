@@ -190,7 +190,8 @@ impl Reactor {
         let mut name = [0; 8];
         match cx.ring.tcp_recv(cx.now, socket, &mut [IoSliceMut::new(&mut name)], RecvFlags::PEEK) {
             Ok(8) => {
-                let known = listening.registry.change(|r| r.begin(u64::from_be_bytes(name), cx.tainted));
+                let repeats = listening.config.fast_open.under_way_max > 0;
+                let known = listening.registry.change(|r| r.begin(u64::from_be_bytes(name), cx.tainted, repeats));
                 let Some((dialogue, transfer)) = known else {
                     listening.registry.change(|r| r.broken += 1);
                     return self.dismiss(cx, socket);

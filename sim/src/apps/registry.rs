@@ -36,16 +36,17 @@ impl Registry {
 
     /// Someone gave a name: what is to be said to it.
     ///
-    /// `None`: its bytes may have changed on their way (`tainted`), and it is nobody.
+    /// `None`: its bytes may have changed on their way (`tainted`), and it is nobody; or it came before, and what came with its SYN comes once more, as it may
+    /// (`repeats`; RFC 7413 s2.1).
     ///
     /// # Panics
     /// Nobody has that name, or whoever has it came before: what was received is not what was sent.
-    pub(super) fn begin(&mut self, name: u64, tainted: bool) -> Option<(Dialogue, Shared<Transfer>)> {
+    pub(super) fn begin(&mut self, name: u64, tainted: bool, repeats: bool) -> Option<(Dialogue, Shared<Transfer>)> {
         let entry = self.expected.get_mut(&name);
         assert!(entry.is_some() || tainted, "a connection that begins with {name:016x}, which nobody wrote");
         let entry = entry?;
-        assert!(!entry.begun, "a conversation was begun twice: {:?}", entry.dialogue);
-        entry.begun = true;
-        Some((entry.dialogue, entry.transfer.clone()))
+        assert!(!entry.begun || repeats, "a conversation was begun twice: {:?}", entry.dialogue);
+        let is_first = !core::mem::replace(&mut entry.begun, true);
+        is_first.then(|| (entry.dialogue, entry.transfer.clone()))
     }
 }

@@ -193,7 +193,7 @@ impl Checkers {
         let is_early = ring.info(socket).is_some_and(|info| info.state == Some(SynReceived));
         let endpoint = tuple.filter(|_| !is_early).and_then(|tuple| self.flows.accepted(tuple, moment.host));
         // (Its SYN-ACK may have yet to go: then what has its addresses is another's.)
-        let before = tuple.filter(|_| is_early).and_then(|tuple| self.flows.id(tuple)).filter(|&id| !self.may_be_early(id));
+        let before = tuple.filter(|_| is_early).and_then(|tuple| self.flows.id(tuple)).filter(|&id| !self.flows.may_be_early(id));
         let is_unseen = is_early && tuple.and_then(|tuple| self.flows.id(tuple)) == before;
         let sock = Sock { tuple, keepalive, receive_max, config, since, before, is_unseen, ..Sock::default() };
         self.ring_states[place].sockets.insert(socket, sock);
@@ -212,13 +212,6 @@ impl Checkers {
         }
         self.looked(place, ring, socket);
         self.looked(place, ring, listener);
-    }
-
-    /// Whether an endpoint may be that of a connection which was just accepted, and whose handshake is not over.
-    fn may_be_early(&mut self, id: usize) -> bool {
-        self.flows.pair(id);
-        let (own, peer) = self.flows.both(id);
-        own.passive && own.owner.is_none() && !own.reset && peer.is_some_and(|peer| peer.fast_open.shows())
     }
 
     /// Keepalive was set, perhaps, or a buffer's size.

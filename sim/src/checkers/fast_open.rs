@@ -117,7 +117,8 @@ fn syn_ack(moment: &Moment, segment: &Segment, own: &mut Endpoint, peer: Option<
     own.fast_open.took = true;
     let shown = peer.fast_open.said.filter(|said| !said.asks());
     if shown.is_none_or(|shown| !Cookies::has(&cookies.given, whose, &shown)) {
-        moment.breach(NAME, format_args!("RFC 7413 s4.2.2: bytes are taken from a SYN that shows {shown:?}, which its sender was not given"));
+        moment
+            .breach(NAME, format_args!("RFC 7413 s4.2.2: bytes are taken from a SYN that shows {shown:?}, which its sender was not given"));
     }
 }
 

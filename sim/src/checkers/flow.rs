@@ -365,6 +365,17 @@ impl Flows {
         None
     }
 
+    /// Whether an endpoint may be that of a connection which was just accepted, and whose handshake is not over (RFC 7413). Where another waits as well, it is not
+    /// known which of them it is.
+    pub(super) fn may_be_early(&mut self, id: usize) -> bool {
+        self.pair(id);
+        let own = &self.endpoints[id];
+        let waits = |own: &Endpoint| own.passive && own.owner.is_none() && !own.reset && !own.shadow.reset;
+        let shows = own.peer.is_some_and(|peer| self.endpoints[peer].fast_open.shows());
+        let is_alone = own.previous.is_none_or(|previous| self.endpoints[previous].host != own.host || !waits(&self.endpoints[previous]));
+        waits(own) && shows && is_alone
+    }
+
     /// All endpoints, those of connections that are over included.
     pub(super) fn all(&self) -> impl Iterator<Item = &Endpoint> + '_ {
         self.endpoints.iter().map(|endpoint| &**endpoint)

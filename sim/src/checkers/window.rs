@@ -132,9 +132,11 @@ fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) 
     let moved = own.just_moved(moment.at);
     let state = &mut own.window;
     let rounding = (1u32 << scale) - 1;
+    // (A SYN-ACK that goes again behind what was answered with Fast Open has no more to say it with: RFC 7323 s2.2.)
+    let is_all = segment.has(SYN) && segment.window == u16::MAX;
     if let Some(highest) = state.edge
         && before(edge, highest.wrapping_sub(rounding))
-        && !moved
+        && !(moved || is_all)
     {
         let law = "RFC 9293 s3.8.6, RFC 7323 s2.4: a window must not shrink";
         let (edge, highest) = (own.peer_relative(edge), own.peer_relative(highest));

@@ -12,6 +12,7 @@ use super::Ring;
 use super::types::FlowId;
 use crate::device::Queues;
 use crate::error::Error;
+use crate::marks::mark;
 use crate::mutants::{Mutant, Mutation};
 use crate::tcp::{self, FastOpenKeys, Learnt, State};
 use crate::time::Instant;
@@ -206,6 +207,9 @@ impl<Q: Queues> Ring<Q> {
         let config = listener.config.fast_open;
         let has_room = listener.early.has_room(now, config.under_way_max) || mutation.is(Mutant::EarlyBoundIgnored);
         if config.under_way_max == 0 || !has_room {
+            if config.under_way_max > 0 && syn.options.fast_open().is_some_and(|asked| asked.cookie.is_some()) {
+                mark!(self, EarlyLimitReached);
+            }
             return Verdict::Plain(None);
         }
         let taken = Taken { keys: config.keys.unwrap_or(own), without_cookie: config.without_cookie, mutation };

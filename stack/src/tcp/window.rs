@@ -128,10 +128,11 @@ impl ReceiveWindow {
         }
     }
 
-    /// As [`ReceiveWindow::select`], for a SYN, whose window is never scaled (RFC 7323 s2.2).
-    pub(super) fn select_syn(&self) -> (u16, SeqNumber) {
+    /// As [`ReceiveWindow::select`], for a SYN, whose window is never scaled (RFC 7323 s2.2). (Bytes may wait that came with the peer's, and more may have been
+    /// offered with the answer to them: RFC 7413.)
+    pub(super) fn select_syn(&self, queued: usize) -> (u16, SeqNumber) {
         let scale = if self.mutation.is(Mutant::OwnSynWindowScaled) { self.scale } else { 0 };
-        let open = self.limit.min(65_535);
+        let open = self.limit.saturating_sub(queued).max(self.offered()).min(65_535);
         if scale > 0 {
             return ((open >> scale) as u16, self.nxt + open);
         }

@@ -12,6 +12,7 @@ use super::{Config, Connection};
 use crate::device::{GATHER_LIMIT, RxBuffer, SendError, TxBuffer, TxSlice};
 use crate::error::Error;
 use crate::flow::Readiness;
+use crate::marks::mark;
 use crate::mutants::Mutant;
 use crate::tcp::payload::RxPayload;
 use crate::tcp::profile::Profile;
@@ -108,6 +109,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         connection.begin_congestion_control(now, 0);
         connection.edges |= Readiness::OUT;
         if len > 0 {
+            mark!(connection, SynBytesTaken);
             connection.recv.push(payload, now);
             if !connection.config.is(Mutant::SynBytesTwice) {
                 connection.window.start(syn.seq + 1 + len);
@@ -183,6 +185,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let Side::Opens { .. } = fast.side else { return };
         let sent = self.snd_nxt.since(self.snd_una) - 1;
         let left = self.snd_nxt.since(header.ack);
+        if left > 0 {
+            mark!(self, SynBytesNotTaken);
+        }
         self.syn_data = sent > 0 && left == 0;
         if left > 0 && !self.config.is(Mutant::SynBytesTakenForArrived) {
             self.counters.retransmissions += 1;
@@ -230,8 +235,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         // (The SYN, which is on its way as well, has a number, and takes no room.)
         self.cwnd += 1;
+        let before = self.snd_nxt;
         let stop = self.transmit_new(now, emit);
         self.cwnd -= 1;
+        if self.snd_nxt != before {
+            mark!(self, AnsweredEarly);
+        }
         self.note_stop(now, stop?);
         Ok(())
     }

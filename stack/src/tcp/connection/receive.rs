@@ -155,7 +155,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         match self.state {
             State::Closed | State::Listen => {}
             State::SynSent => self.on_segment_in_syn_sent(now, header, payload),
-            State::SynReceived if self.is_fast_syn_again(header, len) => self.repeat_syn_ack(header),
+            State::SynReceived if self.is_fast_syn_again(header, len) => {
+                mark!(self, FastSynRepeated);
+                self.repeat_syn_ack(header);
+            }
             _ => {
                 if self.is_acceptable(now, header, len) {
                     if self.config.is(Mutant::TimestampBeforeAck) {
@@ -202,7 +205,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.tx_pending = true;
             return;
         }
-        self.window.adv = self.window.select_syn().1;
+        self.window.adv = self.window.select_syn(0).1;
         let timeouts = self.retries;
         self.conclude_fast_open(header);
         self.acknowledge_rarely(now, header, &mut Arrived::default());
@@ -566,7 +569,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.send_reset_at(header.ack);
             return false;
         }
-        self.window.adv = self.window.adv.max(self.window.select_syn().1);
+        self.window.adv = self.window.adv.max(self.window.select_syn(self.charged()).1);
         let fin_queued = self.fin_queued;
         self.conclude_fast_open(header);
         self.establish(now, self.retries);

@@ -617,7 +617,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 true => stamps,
                 false => (stamps.0, 0),
             };
-            (self.agreement.syn_options(&self.config, offer), self.window.select_syn())
+            (self.agreement.syn_options(&self.config, offer), self.window.select_syn(self.charged()))
         } else {
             let bare = self.config.is(Mutant::PureAckWithoutTimestamp) && flags == Flags::ACK && seq != self.snd_nxt;
             let mut options = Options { timestamps: (self.agreement.timestamps && !bare).then_some(stamps), ..Options::default() };
