@@ -69,6 +69,10 @@ impl Checkers {
         let early = core::mem::take(&mut sock.early);
         endpoint.stream.write(&[IoSlice::new(&early)], early.len());
         endpoint.window.allow(sock.receive_max);
+        if sock.is_unseen {
+            // (Nor how much it has read by now.)
+            endpoint.window.forget_reader();
+        }
         endpoint.timers.set_keepalive(now, sock.keepalive);
         endpoint.shadow.config = sock.config.clone();
         self.flows.pair(id);

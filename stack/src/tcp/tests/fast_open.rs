@@ -264,3 +264,23 @@ fn what_was_opened_fast_moves_as_any_other() {
     let data = pattern(20_000);
     assert_eq!(pair.transfer(B, &data), data);
 }
+
+#[test]
+fn bytes_that_wait_to_be_read_leave_less_room_in_the_syn_ack() {
+    let data = pattern(1000);
+    let [without, with] = [6, 7].map(|byte| {
+        let (mut pair, _) = begun(shows(cookie(byte)), &data);
+        pair.config_b = Config { rcvbuf: Some(8000), ..Config::default() };
+        until_accepted(&mut pair);
+        pair.transmit();
+        let (syn, first) = (pair.sent(A).remove(0), pair.sent(B).remove(0).header.window);
+        // What was offered stays so, and more is when all is read.
+        assert_eq!(pair.read(B).len(), if byte == 7 { 1000 } else { 0 });
+        pair.lose(|_| true);
+        pair.deliver(B, &syn.header, &syn.payload);
+        pair.transmit();
+        assert!(pair.sent(B)[0].header.window >= first);
+        first
+    });
+    assert_eq!(with, without - 1000);
+}
