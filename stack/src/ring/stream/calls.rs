@@ -187,6 +187,7 @@ impl<Q: Queues> Ring<Q> {
         if let Ok(stream) = self.slots.stream(child) {
             stream.parent = None;
             stream.queued = false;
+            stream.connection.accepted();
         }
         self.renote(child.index);
         Ok(child)

@@ -37,8 +37,8 @@ enum Side {
     Opens { peer_mss: u16, with_bytes: bool },
     /// We are to be sent a cookie, or the peer is.
     Answers,
-    /// What came with the SYN is the program's, who may answer.
-    Open,
+    /// What came with the SYN is the program's, who may answer; and whether it has accepted the connection.
+    Open { is_accepted: bool },
     /// We opened it, and this is what came of that.
     Done(Learnt),
 }
@@ -102,7 +102,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if lends {
             connection.lend_from_now_on();
         }
-        connection.fast_open = Some(Box::new(FastOpen { option: offer, side: Side::Open }));
+        connection.fast_open = Some(Box::new(FastOpen { option: offer, side: Side::Open { is_accepted: false } }));
         payload.truncate(connection.window.limit());
         let len = payload.len();
         connection.counters.rx_packets += 1;
@@ -130,7 +130,22 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     #[cold]
     #[inline(never)]
     pub fn is_open_early(&self) -> bool {
-        self.state == State::SynReceived && matches!(self.fast_open.as_deref(), Some(FastOpen { side: Side::Open, .. }))
+        self.state == State::SynReceived && matches!(self.fast_open.as_deref(), Some(FastOpen { side: Side::Open { .. }, .. }))
+    }
+
+    /// The program has accepted the connection, whose handshake may not be over.
+    #[inline]
+    pub fn accepted(&mut self) {
+        if let Some(FastOpen { side: Side::Open { is_accepted }, .. }) = self.fast_open.as_deref_mut() {
+            *is_accepted = true;
+        }
+    }
+
+    /// Whether the program has accepted it, although its handshake is not over.
+    #[cold]
+    pub(super) fn is_accepted_early(&self) -> bool {
+        self.state == State::SynReceived
+            && matches!(self.fast_open.as_deref(), Some(FastOpen { side: Side::Open { is_accepted: true }, .. }))
     }
 
     /// What a handshake that we began has taught, told once.

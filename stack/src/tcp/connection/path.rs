@@ -117,8 +117,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         mark!(self, UnreachableReceived);
         match self.state {
             State::Closed | State::Listen | State::TimeWait => {}
-            // (What its program has is as any other connection.)
-            State::SynReceived if self.is_open_early() => self.soft_error = Some(error),
+            // (What its program has accepted is as any other connection, as on Linux.)
+            State::SynReceived if self.is_accepted_early() => self.soft_error = Some(error),
             State::SynSent | State::SynReceived => self.fail(error),
             _ if self.config.is(Mutant::UnreachableAborts) => self.fail(error),
             _ => self.soft_error = Some(error),

@@ -210,13 +210,19 @@ fn a_connection_that_is_open_early_ends_as_any_other() {
     pair.run(ms(200_000));
     assert_eq!((pair.state(B), pair.side(B).take_error()), (State::Closed, Some(Error::TimedOut)));
     assert_eq!(pair.read(B), b"request", "what was received can still be read");
-    // A reset, and what ICMP says, is as for a connection that stands.
+    // What ICMP says ends it, unless its program has accepted it; then it is as any other connection.
+    let (mut pair, _) = begun(shows(cookie(7)), b"request");
+    until_accepted(&mut pair);
+    pair.transmit();
+    let seq = pair.sent(B)[0].header.seq;
+    pair.side(B).on_unreachable(seq, false);
+    assert_eq!((pair.state(B), pair.side(B).take_error()), (State::Closed, Some(Error::HostUnreachable)));
     let (mut pair, _) = begun(shows(cookie(7)), b"request");
     until_accepted(&mut pair);
     pair.lose(|_| true);
     let syn = pair.sent(A).remove(0).header;
     pair.transmit();
-    let seq = pair.sent(B)[0].header.seq;
+    pair.side(B).accepted();
     pair.side(B).on_unreachable(seq, true);
     assert_eq!(pair.state(B), State::SynReceived);
     let reset = Header { seq: syn.seq + 8, flags: Flags::RST, options: Default::default(), ..syn };
