@@ -72,6 +72,14 @@ impl FastOpen {
     pub(crate) fn asks(&self) -> bool {
         self.len == 0
     }
+
+    /// It shows, or tells, a cookie of 16 bytes at most; without any it asks for one.
+    #[cfg(test)]
+    pub(crate) fn of(cookie: &[u8]) -> Self {
+        let mut said = Self { len: u8::try_from(cookie.len()).unwrap(), ..Self::default() };
+        said.cookie[..cookie.len()].copy_from_slice(cookie);
+        said
+    }
 }
 
 /// A segment.

@@ -142,3 +142,6 @@ pub(super) fn bounded<'a>(moment: &Moment, all: impl Iterator<Item = &'a Endpoin
         moment.breach(NAME, format_args!("RFC 7413 s5.1: {under_way} connections are under way that began with bytes, and {most} may"));
     }
 }
+
+#[cfg(test)]
+mod tests;
