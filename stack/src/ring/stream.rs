@@ -254,7 +254,7 @@ impl<Q: Queues> Ring<Q> {
         let Some(parent) = stream.parent else { return };
         let state = stream.connection.state();
         let is_under_way =
-            state == tcp::State::SynReceived && !(stream.connection.is_open_early() && !self.config.is(Mutant::EarlyAcceptHeld));
+            state == tcp::State::SynReceived && (!stream.connection.is_open_early() || self.config.is(Mutant::EarlyAcceptHeld));
         if stream.queued || is_under_way || state == tcp::State::Closed {
             return;
         }
