@@ -25,6 +25,7 @@ mod queues;
 mod recovery;
 mod ring;
 mod sending;
+mod tail;
 mod timeouts;
 mod windows;
 
@@ -72,6 +73,7 @@ const DRILLS: &[&[Drill]] = &[
     ecn::DRILLS,
     &[("a retransmission that is lost", sending::lost_again)],
     fast_open::DRILLS,
+    tail::DRILLS,
 ];
 
 /// A seed runs one drill of so many; and one of so many of those that take long.

@@ -45,6 +45,12 @@ marks! {
     PartialAck,
     /// What was sent again was lost again, and found so by what was sent later and arrived (RFC 8985 s6.2).
     LostAgain,
+    /// What was sent before something that arrived was found lost by the time between the two (RFC 8985 s6.2).
+    Overtaken,
+    /// A probe of the end of what was sent went, long before its timeout (RFC 8985 s7.3).
+    TailLossProbe,
+    /// It was the probe that arrived, and not what it repeated (RFC 8985 s7.4.2).
+    TailLossRepaired,
     /// A recovery ended (RFC 6582 s3.2).
     Recovered,
     /// A new segment went out on a duplicate acknowledgment (RFC 3042).

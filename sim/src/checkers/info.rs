@@ -127,7 +127,10 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         return;
     }
     let flight = own.flight() as usize + segment.len() as usize;
-    if flight > window {
+    // (RFC 8985 s7.3: one segment goes as a probe, whatever the window says.)
+    let probes = own.agrees_on_sack && own.shadow.sender.may_probe(moment.at);
+    let most = window + if probes { segment.len() as usize } else { 0 };
+    if flight > most {
         let fin = segment.has(FIN);
         moment.breach(NAME, format_args!("tcpi_snd_cwnd: {flight} bytes in flight, and {window} are told (fin {fin})"));
     }

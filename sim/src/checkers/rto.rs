@@ -160,13 +160,15 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     } else {
         state.timeouts += 1;
         let waited = moment.at.since(state.since);
-        let lawful = (0..state.timeouts).map(|k| (least * (1 << k.min(16))).min(RTO_MAX)).sum::<Duration>();
+        // RFC 8985 s7.3: the first one may be a probe's time, after which the timer begins anew.
+        let probes = u32::from(own.agrees_on_sack && !segment.has(SYN));
+        let lawful = (0..state.timeouts).map(|k| (least * (1 << k.saturating_sub(probes).min(16))).min(RTO_MAX)).sum::<Duration>();
         // (What had to wait for its neighbour's address counts as sent from when it began to wait.)
         if waited + TICK < lawful && moment.excused < state.since {
             let law = "RFC 6298 s2.4, s5.5: a timeout is no shorter than its least, and doubles";
             moment.breach(NAME, format_args!("{law}: {} of them within {waited:?}, {lawful:?} at least", state.timeouts));
         }
-        if !segment.has(SYN) {
+        if !segment.has(SYN) && state.timeouts > probes {
             own.info.timed_out();
         }
     }

@@ -23,6 +23,8 @@ const STEPS: u32 = 120;
 fn steady(bench: &mut Bench) {
     let mut setup = bench.setup();
     (setup.mss, setup.window, setup.scale) = (1000, 60_000, None);
+    // (With nothing sent before its time.)
+    setup.sack = false;
     let mut peer = bench.begin(&setup);
     let parts = bench.between(1, 6) as u32;
     let step = Duration::from_micros(bench.between(500, 150_000) / u64::from(parts));

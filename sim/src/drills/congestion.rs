@@ -8,7 +8,7 @@ use ringway_stack::tcp::Keepalive;
 use super::Drill;
 use super::bench::{Bench, Peer};
 use super::card::GATHER_MAX;
-use super::sending::{drain, flight, roomy};
+use super::sending::{drain, flight, probe, roomy};
 use crate::segment::ACK;
 
 pub(super) const DRILLS: &[Drill] = &[("round trips after timeouts", after_timeouts), ("a change of options in mid-flight", changes)];
@@ -98,6 +98,7 @@ fn after_timeouts(bench: &mut Bench) {
         write_more(bench, &peer, few * full as usize);
         bench.receive(&mut peer);
     }
+    probe(bench, &mut peer);
     let sent = peer.rcv.wrapping_sub(una);
     for number in 0..bench.between(1, 4) {
         let again = bench.await_segment(LONG);
@@ -159,6 +160,7 @@ pub(super) fn small_pieces(bench: &mut Bench) {
     let una = peer.rcv;
     write_more(bench, &peer, piece as usize);
     bench.receive(&mut peer);
+    probe(bench, &mut peer);
     let again = bench.await_segment(LONG);
     bench.must(again.is_some_and(|again| again.seq == una && again.end() == peer.rcv), "RFC 6298 s5.4: the earliest is sent again");
     bench.pass(Duration::from_millis(5));

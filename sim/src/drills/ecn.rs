@@ -8,6 +8,7 @@ use ringway_stack::tcp::{Config, Ecn};
 use super::Drill;
 use super::bench::{Bench, Heard, Setup, TICK, TOS_AT};
 use super::card::PEER;
+use super::sending::probe;
 use crate::segment::{ACK, CWR, ECE, PSH, SYN};
 
 pub(super) const DRILLS: &[Drill] = &[
@@ -60,6 +61,7 @@ fn capable(bench: &mut Bench) {
         bench.must(heard.flags & (ECE | CWR) == 0, "RFC 3168 s6.1.2, s6.1.3: nothing was marked");
         bench.take_in(&mut peer, &heard);
     }
+    probe(bench, &mut peer);
     // The peer's bytes are acknowledged.
     bench.give(&peer, peer.nxt, una, ACK, 100);
     peer.nxt = peer.nxt.wrapping_add(100);

@@ -21,7 +21,8 @@ pub(super) const DRILLS: &[Drill] = &[
 
 /// The stack ends its stream first, and the peer follows.
 fn wait(bench: &mut Bench, setup: &Setup) -> Peer {
-    let mut peer = bench.connect(setup);
+    // (What is in flight is not to be probed meanwhile.)
+    let mut peer = bench.connect(&Setup { sack: false, ..setup.clone() });
     bench.pass(Duration::from_millis(20));
     // Something may be in flight, whose timer must not be left.
     if bench.chance(2) {

@@ -144,7 +144,7 @@ fn half_open(bench: &mut Bench) {
 fn scales(bench: &mut Bench) {
     let mut setup = bench.setup();
     setup.window = bench.between(3000, 40_000) as u16;
-    setup.mss = 1000;
+    (setup.mss, setup.sack) = (1000, false);
     let limit = setup.config.rcvbuf.unwrap_or(0).min(65_535);
     let mut peer = bench.begin(&setup);
     let said = usize::from(peer.syn_window);

@@ -7,7 +7,7 @@ use ringway_stack::ring::{SendFlags, Shutdown};
 use ringway_stack::tcp::congestion::Algorithm;
 
 use super::Drill;
-use super::bench::{Bench, Heard, Peer, TICK};
+use super::bench::{Bench, Heard, Peer, Setup, TICK};
 use crate::segment::{ACK, FIN, before};
 
 pub(super) const DRILLS: &[Drill] = &[
@@ -34,7 +34,17 @@ const CORK: Duration = Duration::from_millis(200);
 
 /// A connection whose peer has all the room, and segments of two hundred bytes at most.
 pub(super) fn roomy(bench: &mut Bench) -> Peer {
-    let mut setup = bench.setup();
+    let setup = bench.setup();
+    roomy_as(bench, setup)
+}
+
+/// The same, where the end of what was sent is not probed (RFC 8985 s7.2: that needs SACK).
+fn roomy_unprobed(bench: &mut Bench) -> Peer {
+    let setup = Setup { sack: false, ..bench.setup() };
+    roomy_as(bench, setup)
+}
+
+fn roomy_as(bench: &mut Bench, mut setup: Setup) -> Peer {
     (setup.mss, setup.window, setup.scale) = (MSS as u16, 60_000, Some(8));
     setup.config.window_scaling = true;
     setup.config.sndbuf = Some(1 << 20);
@@ -210,6 +220,20 @@ pub(super) fn report(bench: &mut Bench, peer: &Peer, una: u32, blocks: &[(u32, u
     bench.give_with(peer, peer.nxt, una, ACK, 0, &options);
 }
 
+/// The end of what was sent is probed before anything times out, where both know SACK (RFC 8985 s7.3): by what was never sent, or else by the last segment.
+pub(super) fn probe(bench: &mut Bench, peer: &mut Peer) {
+    if !peer.sack {
+        return;
+    }
+    let heard = bench.await_segment(Duration::from_secs(4));
+    let end = peer.rcv;
+    let is_probe = heard.as_ref().is_some_and(|heard| heard.seq == end || heard.end() == end);
+    bench.must(is_probe, format_args!("RFC 8985 s7.3: the end at {end} is probed, not {:?}", heard.as_ref().map(|heard| heard.seq)));
+    if let Some(heard) = heard.filter(|heard| heard.seq == end) {
+        bench.take_in(peer, &heard);
+    }
+}
+
 /// What was sent again of what was heard.
 pub(super) fn parted(bench: &Bench, peer: &mut Peer, heard: &[Heard]) -> Vec<u32> {
     let mut again = Vec::new();
@@ -247,9 +271,11 @@ fn one_lost(bench: &mut Bench) {
         let heard = bench.take();
         let repeated = parted(bench, &mut peer, &heard);
         again += repeated.len();
+        // (RFC 8985 s6.2: or one that arrives tells, where it was sent a while later.)
+        let may_know = peer.sack && repeated == [una] && again == 1;
         if number < 3 {
-            bench.must(repeated.is_empty(), format_args!("RFC 5681 s3.2: sent again after {number} duplicate acknowledgments"));
-        } else if number == 3 {
+            bench.must(repeated.is_empty() || may_know, format_args!("RFC 5681 s3.2: sent again after {number} duplicate acknowledgments"));
+        } else if number == 3 && again == repeated.len() {
             bench.must(
                 repeated == [una],
                 format_args!("RFC 5681 s3.2: {repeated:?} sent again after the third duplicate acknowledgment of {una}"),
@@ -509,6 +535,7 @@ fn after_timeout(bench: &mut Bench) {
     let mut peer = roomy(bench);
     let full = peer.mss;
     let una = flight(bench, &mut peer, 20);
+    probe(bench, &mut peer);
     let first = bench.await_segment(Duration::from_secs(5));
     bench.must(first.is_some_and(|first| first.seq == una), "RFC 6298 s5.4: the earliest is sent again");
     let all = bench.take();
@@ -556,7 +583,7 @@ fn lies(bench: &mut Bench) {
 
 /// A device that takes nothing for a while: all that was to be sent is sent once it takes frames again, and in order.
 fn refused(bench: &mut Bench) {
-    let mut peer = roomy(bench);
+    let mut peer = roomy_unprobed(bench);
     let room = bench.below(5) as usize;
     bench.wire.borrow_mut().room = Some(room);
     bench.write(&peer, 0, 1500, SendFlags::empty());
@@ -587,7 +614,7 @@ fn refused(bench: &mut Bench) {
 
 /// The contract of who drives a device: what it refuses is tried again soon, and later and later only while nothing moves.
 pub(super) fn refused_again(bench: &mut Bench) {
-    let mut peer = roomy(bench);
+    let mut peer = roomy_unprobed(bench);
     let mut written = 0;
     for _ in 0..3 {
         for (refusal, within) in [(bench.between(20, 150), Duration::from_millis(20)), (0, Duration::from_millis(1))] {

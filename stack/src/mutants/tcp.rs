@@ -32,6 +32,20 @@ macro_rules! with_tcp {
             LostAgainNeverFound,
             /// That it was lost again takes nothing from the window (RFC 5681 s4.3).
             LostAgainKeepsWindow,
+            /// The end of what was sent is not probed (RFC 8985 s7.2).
+            NoTailProbe,
+            /// It is probed before an answer can have come (RFC 8985 s7.2).
+            ProbeTooEarly,
+            /// It is probed again and again, and never times out (RFC 8985 s7.3: "at most one").
+            ProbesWithoutEnd,
+            /// What is probed is the beginning (RFC 8985 s7.3).
+            ProbeSendsHead,
+            /// That a probe repaired a loss takes nothing from the window (RFC 8985 s7.4.2).
+            ProbeHidesLoss,
+            /// What was sent long before something that arrived does not count as lost (RFC 8985 s6.2).
+            OvertakenNeverFound,
+            /// What was sent before something that arrived counts as lost, however little before it was (RFC 8985 s6.2 step 4).
+            OvertakenAtOnce,
             /// In a recovery two segments more go than what arrived lets go (RFC 9937 s6.2).
             ProportionExceeded,
             /// Marks are not told of (RFC 3168 s6.1.3).

@@ -8,6 +8,7 @@
 mod again;
 mod flight;
 mod lone;
+mod overtaken;
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -279,6 +280,53 @@ impl Records {
     #[inline(always)]
     pub(super) fn used(&self) -> u64 {
         self.flight.as_ref().map_or(0, |flight| flight.used)
+    }
+
+    /// Where the last one that is in flight begins.
+    pub(super) fn last_start(&self) -> Option<SeqNumber> {
+        let flight = self.flight.as_ref()?;
+        flight.queue.back().map(|last| last.start).or(flight.lone.map(|lone| lone.start()))
+    }
+
+    /// What is in flight times out then.
+    #[inline(always)]
+    pub(super) fn note_timeout(&mut self, at: Instant) {
+        if let Some(flight) = &mut self.flight {
+            flight.timeout_at = at;
+        }
+    }
+
+    /// See [`Records::note_timeout`].
+    #[inline(always)]
+    pub(super) fn timeout_at(&self) -> Instant {
+        self.flight.as_ref().map_or(Instant::ZERO, |flight| flight.timeout_at)
+    }
+
+    /// A probe was sent, and everything before `end`, with so many bytes in flight.
+    pub(super) fn note_probe(&mut self, end: SeqNumber, in_flight: usize) {
+        let flight = self.flight_mut();
+        (flight.probe_end, flight.probe_flight) = (Some(end), in_flight as u64);
+    }
+
+    /// Where what had been sent ended when a probe was sent last.
+    pub(super) fn probe_end(&self) -> Option<SeqNumber> {
+        self.flight.as_ref()?.probe_end
+    }
+
+    /// How many bytes were in flight then.
+    pub(super) fn probe_flight(&self) -> usize {
+        self.flight.as_ref().map_or(0, |flight| flight.probe_flight as usize)
+    }
+
+    /// Something was reported: looks at what was sent before it. Whether anything of that is overtaken, now or before.
+    pub(super) fn note_overtaken(&mut self, rtt: &Rtt) -> bool {
+        let is_any = self.mutation.is(Mutant::OvertakenAtOnce);
+        self.flight_mut().note_overtaken(rtt.shortest_ns(), is_any)
+    }
+
+    /// What was sent once, and begins before this, was overtaken.
+    pub(super) fn overtaken(&self) -> Option<SeqNumber> {
+        self.flight.as_ref()?.overtaken.map(|overtaken| overtaken.edge)
     }
 
     /// No new segment before then, by the controller's pace.

@@ -97,6 +97,12 @@ impl Rtt {
         Duration::from_nanos(self.srtt_ns)
     }
 
+    /// The smoothed round-trip time in nanoseconds; zero if unknown.
+    #[inline(always)]
+    pub(super) const fn srtt_ns(&self) -> u64 {
+        self.srtt_ns
+    }
+
     /// [`Rtt::shortest`] in nanoseconds; the largest number: none was measured.
     #[inline(always)]
     pub(super) fn shortest_ns(&self) -> u64 {

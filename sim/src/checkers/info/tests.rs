@@ -7,6 +7,13 @@ use super::super::segment::ACK;
 use super::super::shadow::tests::{IRS, ISS, MSS, Side};
 use super::*;
 
+/// A connection whose end is never probed (RFC 8985 s7.2).
+fn without_probes() -> Side {
+    let mut side = Side::new();
+    side.own().agrees_on_sack = false;
+    side
+}
+
 /// So many full segments are sent, from the one with this number on.
 fn sends(side: &mut Side, segments: core::ops::Range<u32>) {
     for n in segments {
@@ -19,7 +26,7 @@ fn sends(side: &mut Side, segments: core::ops::Range<u32>) {
 
 /// Ten segments of ten that are told have gone, so many duplicates of the acknowledgment before have come, and then that of all of them.
 fn after(duplicates: u32) -> Side {
-    let mut side = Side::new();
+    let mut side = without_probes();
     let at = side.moment().at;
     side.own().info.sampled(at, 10 * MSS as usize);
     side.passes(1);
@@ -52,7 +59,7 @@ fn what_duplicates_let_go_is_no_more_than_is_told() {
 /// Ten segments of ten that are told have gone, and a segment has acknowledged the first two; then the acknowledgment `ack` comes. `repeats`: what that segment
 /// brought had come before, so that it was dropped for its number.
 fn after_an_acknowledgment(repeats: bool, ack: u32) -> Side {
-    let mut side = Side::new();
+    let mut side = without_probes();
     side.comes(&Side::of_peer(2, IRS + 1, ISS + 1, ACK, 100));
     let at = side.moment().at;
     side.own().info.sampled(at, 10 * MSS as usize);

@@ -2,7 +2,9 @@
 //! a cause, and the bounds of the retransmission timeout (RFC 6298), all from what was sent and what arrived.
 
 mod again;
+mod evidence;
 mod growth;
+mod probe;
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -11,7 +13,9 @@ use ringway_stack::Instant;
 use ringway_stack::tcp::congestion::Algorithm;
 
 use self::again::SentAgain;
+use self::evidence::{duplicates_of, evidence};
 use self::growth::Used;
+use self::probe::Probe;
 use super::super::Moment;
 use super::super::flow::Endpoint;
 use super::super::segment::{ACK, ECE, FIN, PSH, SYN, Segment, before, later};
@@ -78,6 +82,7 @@ pub(in crate::checkers) struct State {
     ssthresh: u64,
     counted: u64,
     used: Used,
+    probe: Option<Probe>,
     pub(super) phase: Phase,
     recover: u32,
     /// What seemed to begin it may have been the last of one that just ended: then three duplicates begin another.
@@ -201,8 +206,10 @@ impl State {
         self.una?;
         // RFC 6298 s5.7: after a SYN that was sent again, three seconds; and which samples were taken since is not known for certain.
         let most = self.rto().1.max(3 * RTO_INITIAL);
-        let since = self.una_at.max(self.head_at).max(excused);
-        Some(since + (most * (1 << self.resent.min(16))).min(RTO_MAX) + RETRY_SLACK)
+        let since = self.una_at.max(self.head_at).max(self.probed_at()).max(excused);
+        // (A probe may go first, after which the timer begins anew: RFC 8985 s7.3.)
+        let probe = if self.may_probe(Instant::MAX) { most } else { Duration::ZERO };
+        Some(since + (most * (1 << self.resent.min(16))).min(RTO_MAX) + probe + RETRY_SLACK)
     }
 
     /// The most that the congestion window can be; `None`: what befell the connection leaves that open.
@@ -383,7 +390,9 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let window = state.cwnd + u64::from(pending) + u64::from(state.mss);
     // (What a recovery made of the window depends on what came when, within a service.)
     let judged = own.calm && !state.fuzzy && !state.lossy && !state.narrow;
-    if judged && pipe > 0 && u64::from(pipe) + u64::from(segment.len()) > window && segment.len() > 0 {
+    // RFC 8985 s7.3: one segment goes as a probe, whatever the window says.
+    let probes = own.agrees_on_sack && segment.len() <= state.mss && state.may_probe(at);
+    if judged && !probes && pipe > 0 && u64::from(pipe) + u64::from(segment.len()) > window && segment.len() > 0 {
         let (cwnd, phase) = (state.cwnd, state.phase);
         moment.breach(
             CWND,
@@ -401,7 +410,8 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         && segment.len() < (full / 4).min(state.window_max / 4)
         && segment.has(PSH)
         && !segment.has(FIN);
-    if small && !nodelay && !(ends && state.is_shut(segment.end())) && state.small.is_some_and(|end| before(una, end)) {
+    let excused = nodelay || probes;
+    if small && !excused && !(ends && state.is_shut(segment.end())) && state.small.is_some_and(|end| before(una, end)) {
         moment.breach(
             NAGLE,
             format_args!("RFC 9293 s3.7.4: {} small bytes, while small ones before them are not acknowledged", segment.len()),
@@ -427,7 +437,11 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
 /// RFC 9293 s3.8.1, RFC 6298, RFC 5681 s3.2: what is sent again was lost, as a timer or acknowledgments tell.
 fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let (at, nxt, una) = (moment.at, own.nxt, own.una);
-    let evidence = evidence(own);
+    if probe::is_one(at, segment, own) {
+        own.shadow.sender.probes(segment, at, nxt);
+        return;
+    }
+    let evidence = evidence(own) || probe::overtakes(own);
     let sack = own.agrees_on_sack;
     let (arrivals, several) = (!own.shadow.arrivals.is_empty(), own.shadow.arrivals.len() > 1);
     let arrived = own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack());
@@ -451,7 +465,8 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let begins_anew = sack && head && repeats && state.overlaps && evidence;
     // (What counts as a loss by a timeout here, since it may have been one, may go on as a recovery.)
     let recovering = state.phase == Phase::Recovery || state.phase == Phase::Loss && state.fuzzy && evidence;
-    let reported = recovering && sack && before(segment.seq, highest);
+    let overtaken = || state.sent_again.may_overtake(segment, una, &blocks);
+    let reported = recovering && sack && (before(segment.seq, highest) || overtaken());
     let lost_again = reported && repeats && state.sent_again.may_be_lost(segment, una, &blocks);
     // (Without SACK, the segment that a partial acknowledgment names may end behind it.)
     let edge = later(state.recover, later(settled, una).wrapping_add(state.mss));
@@ -565,26 +580,6 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         state.resent += 1;
         (state.head_at, state.head_since) = (at, at);
     }
-}
-
-/// How many acknowledgments said that this is what the peer awaits, as many as anybody might count.
-fn duplicates_of(own: &Endpoint, seq: u32) -> usize {
-    let arrived = own.shadow.arrivals.iter().filter(|arrival| arrival.has(ACK) && arrival.len() == 0 && arrival.ack == seq).count();
-    let before = own.shadow.sender.una.filter(|&una| una == seq).map_or(0, |_| own.shadow.sender.dups_most as usize);
-    arrived + before
-}
-
-/// Whether acknowledgments say that something was lost: three duplicates, or as much reported above a hole.
-fn evidence(own: &Endpoint) -> bool {
-    let state = &own.shadow.sender;
-    let dups =
-        own.shadow.arrivals.iter().filter(|arrival| arrival.has(ACK) && (arrival.len() == 0 || !arrival.options.sack().is_empty())).count();
-    let mss = if state.shrunk { MSS_LEAST } else { state.mss };
-    let blocks = own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack());
-    let above: u32 = blocks.map(|&(start, end)| end.wrapping_sub(start)).sum();
-    let una = state.una.unwrap_or(own.una);
-    // (One of them may have come when it was not known yet what it duplicates.)
-    state.dups_most as usize + dups + 1 >= DUPACK_THRESHOLD as usize || state.sacked_bytes(una).saturating_add(above) > 2 * mss
 }
 
 /// The endpoint's host was serviced: it has looked at `arrivals`.

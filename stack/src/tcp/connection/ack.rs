@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::congestion::Before;
+use super::tail::TailProbe;
 use super::{Connection, Phase};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::flow::Readiness;
@@ -53,8 +54,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 self.on_duplicate_ack(now, &before);
             }
         }
-        if sacked && self.phase == Phase::Open && self.scoreboard.loss_edge(self.mss).is_some() {
+        if sacked && self.phase == Phase::Open && (self.note_overtaken() || self.scoreboard.loss_edge(self.mss).is_some()) {
             self.enter_recovery(now, &before);
+        } else if sacked && self.phase == Phase::Recovery {
+            self.note_overtaken();
+        }
+        if !self.tail_probe.is_none() {
+            self.judge_probe(now, header, (len, sacked), &before);
         }
         if header.flags.contains(Flags::ECE) || !self.ecn.is_quiet() {
             self.on_echo(now, header.flags, &mut before);
@@ -235,10 +241,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         } else if !impatient {
             // RFC 6298 s5.3.
             if self.config.is(Mutant::TimerNotRestarted) {
-                self.timers.start(Timer::Retransmit, self.rtt.timeout_at(now));
+                self.start_timeout(self.rtt.timeout_at(now));
             } else {
-                self.timers.set(Timer::Retransmit, self.rtt.timeout_at(now));
+                self.set_timeout(self.rtt.timeout_at(now));
             }
+            self.time_probe(now);
         }
     }
 
@@ -282,6 +289,20 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.tx_pending = true;
     }
 
+    /// Notes what was sent long enough before something that has arrived (RFC 8985 s6.2). Whether there is any of it.
+    fn note_overtaken(&mut self) -> bool {
+        let found = !self.config.is(Mutant::OvertakenNeverFound) && self.records.note_overtaken(&self.rtt) && self.overtaken().is_some();
+        if found {
+            mark!(self, Overtaken);
+        }
+        found
+    }
+
+    /// Holes before this number are lost by the time at which they were sent.
+    fn overtaken(&self) -> Option<SeqNumber> {
+        self.records.overtaken().filter(|edge| edge.gt(self.snd_una))
+    }
+
     fn on_duplicate_ack(&mut self, now: Instant, before: &Before) {
         if self.answers_what_was_sent_twice() {
             return;
@@ -308,6 +329,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         mark!(self, FastRetransmit);
         self.phase = Phase::Recovery;
+        self.tail_probe = TailProbe::None;
         self.partially_acked = false;
         self.recover = self.snd_nxt;
         self.high_rxt = self.snd_una;
@@ -334,6 +356,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.tell_timeout(now, first);
         }
         self.phase = Phase::Loss;
+        self.tail_probe = TailProbe::None;
         self.oversized = None;
         self.recover = self.snd_nxt;
         if !self.config.is(Mutant::TimeoutKeepsHighRxt) {
@@ -356,6 +379,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 // (What was sent since it began is not known to be lost, however short the segment is that is: RFC 6582 s3.2 step 3.)
                 let head = (self.snd_una + self.mss).min(self.recover);
                 let head = self.scoreboard.first().map_or(head, |first| head.min(first));
+                let head = self.overtaken().map_or(head, |edge| edge.max(head));
                 self.scoreboard.loss_edge(self.mss).map_or(head, |edge| edge.max(head))
             }
         }

@@ -264,6 +264,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.note_window();
     }
 
+    /// A probe repaired the loss of what was sent last (RFC 8985 s7.4.2): the window comes down for it, and that is all.
+    pub(super) fn tell_repaired_loss(&mut self, now: Instant, before: &Before) {
+        self.tell_loss(now, self.records.probe_flight(), self.delivered_since(before));
+        let flight = self.in_flight() as u64;
+        self.congestion.on_recovered(&Recovered { now, flight, phase: congestion::Phase::Recovery });
+        self.note_window();
+    }
+
     /// The peer tells of a mark among what was in flight.
     pub(super) fn tell_mark(&mut self, now: Instant, before: &Before) {
         let (sacked, delivered) = (self.scoreboard.bytes() as u64, self.delivered_since(before));

@@ -14,6 +14,7 @@ mod recv_filter;
 mod rest;
 mod snapshot;
 mod stream;
+mod tail;
 mod timeouts;
 mod transmit;
 mod undelivered;
@@ -27,6 +28,7 @@ use core::time::Duration;
 
 use self::ecn::Ecn;
 use self::fast_open::FastOpen;
+use self::tail::TailProbe;
 use super::acks::AckPolicy;
 use super::config::Config;
 use super::congestion::Selected;
@@ -113,6 +115,8 @@ pub struct Connection<R, T> {
     held: bool,
     /// One lost segment goes out whatever the congestion window says (RFC 6675 s5 step 4.3).
     retransmit_now: bool,
+    /// What became of the probe of what is in flight (RFC 8985 s7).
+    tail_probe: TailProbe,
     /// A write found too little room.
     write_blocked: bool,
     /// How often, one after the other, writers found no buffers.
@@ -212,6 +216,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             more: false,
             held: false,
             retransmit_now: false,
+            tail_probe: TailProbe::None,
             write_blocked: false,
             starved: 0,
             syn_data: false,

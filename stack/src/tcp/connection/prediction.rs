@@ -6,7 +6,6 @@
 
 use super::{Connection, Phase};
 use crate::device::{RxBuffer, SendError, TxBuffer, TxSlice};
-use crate::tcp::timers::Timer;
 use crate::tcp::{Segment, State};
 use crate::time::Instant;
 use crate::wire::tcp::{Flags, Header, Options, SeqNumber};
@@ -97,7 +96,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.records.push(now, (seq, self.snd_nxt), flight, self.mss);
         self.acks.on_answer(now, self.config.delayed_ack_ns);
         self.held = false;
-        self.timers.start(Timer::Retransmit, Instant::from_nanos(now.as_nanos().saturating_add(rto_ns)));
+        self.start_timeout(Instant::from_nanos(now.as_nanos().saturating_add(rto_ns)));
+        self.time_probe(now);
     }
 
     /// Whether what is to be sent would go the short way.
@@ -119,6 +119,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             && !is_due
             && !waits
             && self.dupacks == 0
+            && self.tail_probe.is_none()
             && self.ecn.is_quiet()
             && self.reassembly.is_none()
             && self.scoreboard.is_empty()

@@ -104,6 +104,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             && self.ecn.is_quiet()
             && self.reassembly.is_none()
             && self.scoreboard.is_empty()
+            && self.tail_probe.is_none()
             && header.options.sack.is_empty()
     }
 

@@ -177,7 +177,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn written(&self) -> (Variables, Vec<u8>) {
         #[rustfmt::skip]
         let &Self {
-            state, phase, tx_pending, fin_queued, peer_fin, read_shut, peer_exited, probe_due, push, more, held, retransmit_now, write_blocked, starved, syn_data,
+            state, phase, tx_pending, fin_queued, peer_fin, read_shut, peer_exited, probe_due, push, more, held, retransmit_now, tail_probe, write_blocked, starved, syn_data,
             agreement, ecn, dupacks, retries, snd_una, snd_nxt, snd_wnd, snd_wnd_max, snd_wl1, snd_wl2, snd_small, recover, high_rxt, partially_acked, went_elsewhere, ref window,
             ref acks, ts_recent, ts_recent_known, ts_offset, ts_recent_at, last_rx, last_tx, last_data_tx, ref timers, ref rtt, ref congestion, ref send, ref reassembly,
             ref scoreboard, ref records, counters, challenge_at, stalled_since, persist_backoff, unanswered_probes, path_mss, oversized, soft_error, ref config,
@@ -206,7 +206,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             timers: timers.clone(),
             rtt: rtt.clone(),
             congestion: self.congestion_awake().unwrap_or_else(|| congestion.clone()),
-            loss: Loss { phase, recover, high_rxt, partially_acked, went_elsewhere, retransmit_now, dupacks, retries },
+            loss: Loss { phase, recover, high_rxt, partially_acked, went_elsewhere, retransmit_now, tail_probe, dupacks, retries },
             reported: scoreboard.ranges().to_vec(),
             flight: records.written(),
             held: out_of_order,

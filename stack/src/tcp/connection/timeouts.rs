@@ -56,8 +56,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// RFC 6298 s5.4 to s5.6.
     fn on_retransmission_timeout(&mut self, now: Instant) {
+        if self.on_probe_timeout(now) {
+            return;
+        }
         let known = self.config.is(Mutant::StallCountedFromFirst) && self.counters.retransmissions > 0;
-        if (self.retries == 0 && !known) || self.config.is(Mutant::UserTimeoutRestarts) {
+        if (self.retries == 0 && !known && !self.is_probed()) || self.config.is(Mutant::UserTimeoutRestarts) {
             // The bytes were sent one timeout ago.
             self.stalled_since = Instant::from_nanos(now.as_nanos().saturating_sub(self.rtt.rto_ns()));
         }
@@ -98,13 +101,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !self.config.is(Mutant::NoBackoff) && !flat {
             self.rtt.timed_out();
         }
-        self.timers.set(Timer::Retransmit, self.next_timeout(now));
+        self.set_timeout(self.next_timeout(now));
     }
 
     /// When what is sent again now times out: the last time is cut short where the user's timeout ends first.
     pub(super) fn next_timeout(&self, now: Instant) -> Instant {
         let next = self.rtt.timeout_at(now);
-        let user_timeout = self.config.user_timeout.filter(|_| self.retries > 0 && self.state.is_synchronized());
+        let user_timeout = self.config.user_timeout.filter(|_| (self.retries > 0 || self.is_probed()) && self.state.is_synchronized());
         user_timeout.map_or(next, |limit| next.min(self.stalled_since + limit))
     }
 

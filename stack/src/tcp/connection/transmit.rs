@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use arrayvec::ArrayVec;
 
+use super::tail::TailProbe;
 use super::{Connection, Phase};
 use crate::device::{GATHER_LIMIT, RxBuffer, SendError, TxBuffer, TxSlice};
 use crate::marks::mark;
@@ -141,7 +142,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     #[inline]
     fn transmit(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) -> Result<(), SendError> {
-        if self.reset_due || self.syn_due || self.probe_due || self.phase != Phase::Open {
+        if self.reset_due || self.syn_due || self.probe_due || self.phase != Phase::Open || self.tail_probe == TailProbe::Due {
             self.transmit_special(now, emit)?;
         }
         if !self.state.is_synchronized() {
@@ -184,6 +185,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.probe_due = false;
         }
         while self.phase != Phase::Open && self.retransmit_hole(now, emit)? {}
+        if self.tail_probe == TailProbe::Due && !self.has_room_for_new() {
+            self.emit_tail_probe(now, emit)?;
+        }
         Ok(())
     }
 
@@ -277,7 +281,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         // (After a partial acknowledgment that has been decided: RFC 6582 s3.2 step 3. But what is lost again is known to be, and its next transmission has a time of its
         // own.)
         if start == self.snd_una && (due.is_some() || !(self.phase == Phase::Recovery && self.partially_acked)) {
-            self.timers.set(Timer::Retransmit, self.next_timeout(now));
+            self.set_timeout(self.next_timeout(now));
         }
         Ok(true)
     }
@@ -308,12 +312,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 mark!(self, WindowLimited);
                 return Ok(Stop::Window);
             }
-            if let Some(stop) = self.holds_back(now, len, unsent, full, fin_due) {
+            let probes = self.tail_probe == TailProbe::Due;
+            if !probes && let Some(stop) = self.holds_back(now, len, unsent, full, fin_due) {
                 return Ok(stop);
             }
             self.restart_after_idle(now);
             // (Of what a device cuts, each piece would say that the window came down, and what is marked of the first ones would not be told of after the last.)
-            if self.config.tso_max as usize >= 2 * full && len == full && self.reduction_flags().is_empty() {
+            if self.config.tso_max as usize >= 2 * full && len == full && !probes && self.reduction_flags().is_empty() {
                 let usable = if self.config.is(Mutant::CutSegmentIgnoresWindow) { usize::MAX } else { usable };
                 len = self.full_segments(full, unsent.min(usable)) * full;
             }
@@ -346,8 +351,19 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
             self.tell_sending(now, sent, pipe);
             self.records.push(now, (seq, self.snd_nxt), pipe, self.mss);
+            if probes {
+                self.note_probe(TailProbe::New);
+            }
             self.acks.on_answer(now, self.config.delayed_ack_ns);
         }
+    }
+
+    /// Whether there is something that was never sent, for which the peer's window has room, and which the program does not hold back.
+    fn has_room_for_new(&self) -> bool {
+        let unsent = self.send.end().since(self.snd_nxt.min(self.send.end()));
+        let fin_due = self.fin_queued && self.snd_nxt.le(self.send.end());
+        let is_corked = (self.config.cork || self.more) && unsent < self.segment_max() && !fin_due;
+        (unsent > 0 || fin_due) && !is_corked && (self.snd_una + self.snd_wnd as usize).gt(self.snd_nxt)
     }
 
     /// Why a new segment of `len` bytes must not go out, if so (RFC 9293 s3.8.6.2.1 and s3.7.4, RFC 5681 s3.1).
@@ -446,7 +462,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// Payload bytes of a full segment right now.
     #[inline]
-    fn segment_max(&self) -> usize {
+    pub(super) fn segment_max(&self) -> usize {
         let mut max = self.mss;
         if let Some(reassembly) = &self.reassembly
             && self.agreement.sack
@@ -464,7 +480,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// [`Connection::emit`] as one copy of the code, for all but new segments.
     #[inline(never)]
-    fn emit_rarely(
+    pub(super) fn emit_rarely(
         &mut self,
         now: Instant,
         seq: SeqNumber,
@@ -665,13 +681,16 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn arm(&mut self, now: Instant, stop: Stop) {
         if self.snd_una != self.snd_nxt {
             if self.config.is(Mutant::RtoTooEarly) {
-                self.timers.start(Timer::Retransmit, now + self.rtt.rto() / 8);
+                self.start_timeout(now + self.rtt.rto() / 8);
             } else if self.config.is(Mutant::RtoTooLate) {
-                self.timers.start(Timer::Retransmit, now + self.rtt.rto() * 16);
+                self.start_timeout(now + self.rtt.rto() * 16);
             } else if self.config.is(Mutant::TimerRestartedBySending) {
-                self.timers.set(Timer::Retransmit, self.rtt.timeout_at(now));
+                self.set_timeout(self.rtt.timeout_at(now));
             } else if !self.config.is(Mutant::LostTimer) {
-                self.timers.start(Timer::Retransmit, self.rtt.timeout_at(now));
+                self.start_timeout(self.rtt.timeout_at(now));
+            }
+            if self.last_data_tx == now {
+                self.time_probe(now);
             }
         } else if stop == Stop::Window && !self.config.is(Mutant::NoPersist) {
             self.timers.start(Timer::Persist, now + self.persist_interval());

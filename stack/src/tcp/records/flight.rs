@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::Arrived;
 use super::again::Again;
 use super::lone::Lone;
+use super::overtaken::Overtaken;
 use crate::tcp::congestion::{Latest, RateSampler, SendRecord};
 use crate::tcp::fields::{Fields, SnapshotError};
 use crate::time::Instant;
@@ -76,6 +77,15 @@ pub(in crate::tcp) struct Flight {
     /// The most that was in flight since SND.UNA was at `used_to`, or when something was sent then; and up to where it was sent.
     pub(super) used: u64,
     pub(super) used_to: u64,
+    /// When the oldest of it times out, whatever comes before.
+    pub(in crate::tcp) timeout_at: Instant,
+    /// Where what had been sent ended when a probe was sent last, and how many bytes were in flight.
+    pub(in crate::tcp) probe_end: Option<SeqNumber>,
+    pub(in crate::tcp) probe_flight: u64,
+    /// RACK.xmit_ts of what was reported: when that was sent which was sent last.
+    pub(super) newest: Instant,
+    /// What that tells of the rest, until nothing of it is in flight.
+    pub(super) overtaken: Option<Overtaken>,
     /// What is newly lost lies behind this: everything before it was looked at since the recovery began.
     pub(in crate::tcp) lost_to: SeqNumber,
     /// No new segment before then, by the controller's pace.
@@ -168,6 +178,7 @@ impl Flight {
             self.queue.pop_front();
         }
         self.disturbed = self.disturbed.filter(|end| end.gt(ack));
+        self.overtaken = self.overtaken.filter(|_| self.disturbed.is_some());
     }
 
     /// Of what is in flight, something is reported or sent again.
@@ -196,6 +207,10 @@ impl Flight {
                     again.on_delivered(now, record, record.len(), shortest_ns);
                 }
                 record.due = false;
+                // RFC 8985 s6.2 step 2: what is reported sooner than anything can be answered had arrived before it was sent again.
+                if !record.again || now.as_nanos().saturating_sub(record.sent.sent_at.as_nanos()) >= shortest_ns {
+                    self.newest = self.newest.max(record.sent.sent_at);
+                }
                 arrived.take(record);
             }
             to += 1;
@@ -282,7 +297,8 @@ impl Flight {
     /// What it consists of, for a snapshot. (One record after the other: there is no room for more than the bytes say.)
     pub(in crate::tcp) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
         // (What is written down has a record of each: see [`super::Records::written`].)
-        let Self { queue, lone: _, again, sampler, latest, disturbed, una_at, limited_at, used, used_to, lost_to, pace_at } = self;
+        let Self { queue, lone: _, again, sampler, latest, disturbed, una_at, limited_at, used, used_to, lost_to, pace_at, .. } = self;
+        let Self { timeout_at, probe_end, probe_flight, newest, overtaken, .. } = self;
         let mut count = queue.len() as u32;
         fields.word_at_most(&mut count, SNAPSHOT_MAX)?;
         for index in 0..count as usize {
@@ -299,6 +315,11 @@ impl Flight {
         fields.count_of(limited_at)?;
         fields.count_of(used)?;
         fields.count_of(used_to)?;
+        fields.instant(timeout_at)?;
+        fields.option(probe_end, |fields, end| fields.number(end))?;
+        fields.count_of(probe_flight)?;
+        fields.instant(newest)?;
+        fields.option(overtaken, |fields, overtaken| overtaken.walk(fields))?;
         fields.number(lost_to)?;
         fields.instant(pace_at)
     }

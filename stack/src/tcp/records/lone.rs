@@ -20,6 +20,10 @@ impl Lone {
         self.sent.sent_at
     }
 
+    pub(super) fn start(&self) -> SeqNumber {
+        self.start
+    }
+
     #[inline(always)]
     pub(super) fn ends_at(&self, ack: SeqNumber) -> bool {
         self.end == ack

@@ -2,6 +2,8 @@
 
 use std::io::IoSliceMut;
 
+use core::time::Duration;
+
 use super::pair::Side::{A, B};
 use super::pair::{Pair, card_time, ms, pattern};
 use crate::tcp::{Arrival, Config, Decision};
@@ -56,9 +58,9 @@ fn bytes_that_came_out_of_order_have_the_time_at_which_they_came() {
         let mut lost = Some(());
         pair.lose(move |packet| !packet.payload.is_empty() && lost.take().is_some());
         let began = pair.now;
-        for _ in 0..4 {
+        for wait in [0, 1, 1, 200] {
             pair.write(A, &pattern(len)).unwrap();
-            pair.run(ms(1));
+            pair.run(Duration::from_micros(wait));
         }
         pair.run(ms(500));
         let times: Vec<_> = (0..4).map(|_| read(&mut pair, len).unwrap().since(began)).collect();

@@ -33,6 +33,17 @@ fn a_lost_last_segment_is_sent_again_by_the_timer() {
     let wait = sent[1].sent.since(start);
     assert!(wait >= ms(200) && wait < ms(220), "RTO is 200 ms and the round trip: {wait:?}");
     assert_eq!((pair.a.counters().retransmissions, pair.a.counters().retransmitted_bytes), (1, 5));
+    assert_eq!(pair.a.cwnd(), 14_480, "nothing tells yet whether it was lost");
+}
+
+/// Without SACK, it is a timeout at once.
+#[test]
+fn a_timeout_leaves_a_window_of_one_segment() {
+    let mut pair = Pair::open(&no_sack(), &no_sack());
+    lose_nth(&mut pair, &[1]);
+    pair.write(A, b"alone").unwrap();
+    pair.run(ms(250));
+    assert_eq!(pair.read(B), b"alone");
     assert_eq!(pair.a.cwnd(), 2 * 1448 - 1448 + 5, "one segment, grown by what was acknowledged");
 }
 
@@ -44,9 +55,10 @@ fn the_timer_backs_off_and_gives_up() {
     pair.write(A, b"x").unwrap();
     pair.run(Duration::from_secs(60));
     let times: Vec<_> = pair.sent(A).iter().map(|p| p.sent).collect();
-    assert_eq!(times.len(), 5, "once, and four times again");
+    assert_eq!(times.len(), 6, "once, as a probe, and four times again");
     let gaps: Vec<_> = times.windows(2).map(|w| w[1].since(w[0])).collect();
-    for pair in gaps.windows(2) {
+    assert_eq!(gaps[0], gaps[1], "RFC 8985 s7.3: after the probe the timer begins anew");
+    for pair in gaps[1..].windows(2) {
         assert_eq!(pair[1], pair[0] * 2);
     }
     assert_eq!(pair.state(A), State::Closed);
@@ -92,7 +104,8 @@ fn without_sack_duplicates_of_what_ended_a_recovery_begin_none() {
         pair.run(ms(150));
         pair.lose_nothing();
         pair.run(ms(100));
-        assert_eq!(pair.a.counters().retransmissions, 1, "the timer's");
+        let again = if config.sack { 2 } else { 1 };
+        assert_eq!(pair.a.counters().retransmissions, again, "the probe's, and the timer's");
         let ended = *pair.sent(B).iter().rfind(|packet| packet.payload.is_empty()).map(|packet| &packet.header).unwrap();
         pair.lose(|packet| packet.from == A);
         pair.write(A, &pattern(1448 * 3)).unwrap();
@@ -101,7 +114,7 @@ fn without_sack_duplicates_of_what_ended_a_recovery_begin_none() {
             pair.deliver(A, &ended, &[]);
         }
         pair.transmit();
-        assert_eq!(pair.a.counters().retransmissions, 1, "SACK: {}", config.sack);
+        assert_eq!(pair.a.counters().retransmissions, again, "SACK: {}", config.sack);
     }
 }
 
@@ -252,7 +265,8 @@ fn after_an_outage_everything_lost_is_sent_again() {
         pair.run(ms(3000));
         assert_eq!(pair.read(B), data);
         let sent = pair.sent(A).iter().filter(|p| !p.payload.is_empty()).count();
-        assert_eq!(sent, 10 + 1 + 10, "once into the void, one more, then each once");
+        let probes = usize::from(config.sack);
+        assert_eq!(sent, 10 + probes + 1 + 10, "once into the void, a probe and one more, then each once");
         assert_eq!(pair.a.send_queue(), 0);
     }
 }

@@ -18,4 +18,5 @@ mod prediction;
 mod properties;
 mod queues;
 mod reneging;
+mod tail;
 mod window;

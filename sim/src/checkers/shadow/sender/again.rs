@@ -20,6 +20,13 @@ struct Sent {
     nxt: u32,
 }
 
+impl Sent {
+    /// Whether the peer says that it has it.
+    fn is_told(&self, una: u32, blocks: &[(u32, u32)]) -> bool {
+        !before(una, self.end) || blocks.iter().any(|&(from, to)| before(from, self.end) && before(self.start, to))
+    }
+}
+
 impl SentAgain {
     /// `segment` is sent again, with `nxt` next of what was never sent.
     pub(super) fn note(&mut self, segment: &Segment, nxt: u32) {
@@ -29,14 +36,18 @@ impl SentAgain {
         self.0.push_back(Sent { start: segment.seq, end: segment.end(), nxt });
     }
 
+    /// RFC 8985 s6.2: whether what is sent again for the first time may be known to be lost, since something arrived that was sent again after it was sent.
+    pub(super) fn may_overtake(&self, segment: &Segment, una: u32, blocks: &[(u32, u32)]) -> bool {
+        self.0.iter().rev().any(|again| before(segment.seq, again.nxt) && again.is_told(una, blocks))
+    }
+
     /// RFC 8985 s6.2: whether what is sent once more, after it was sent again, may be known to be lost again: something that was sent after it has arrived, of which the
     /// peer says so by acknowledging everything before `una`, and by `blocks`.
     pub(super) fn may_be_lost(&self, segment: &Segment, una: u32, blocks: &[(u32, u32)]) -> bool {
         let is_it = |sent: &Sent| before(sent.start, segment.end()) && before(segment.seq, sent.end);
         let Some(last) = self.0.iter().rposition(is_it) else { return false };
-        let is_told = |start: u32, end: u32| !before(una, end) || blocks.iter().any(|&(from, to)| before(from, end) && before(start, to));
         let is_new_told = blocks.iter().any(|&(_, to)| before(self.0[last].nxt, to));
-        let is_later_told = self.0.range(last + 1..).any(|later| is_told(later.start, later.end));
+        let is_later_told = self.0.range(last + 1..).any(|later| later.is_told(una, blocks));
         is_new_told || is_later_told
     }
 }

@@ -11,6 +11,7 @@ use crate::tcp::config::Config;
 use crate::tcp::congestion::{Beginning, Reduction};
 use crate::tcp::connection::Phase;
 use crate::tcp::connection::ecn::Ecn;
+use crate::tcp::connection::tail::TailProbe;
 use crate::tcp::handshake::Agreement;
 use crate::tcp::records::Flight;
 use crate::tcp::rtt::Rtt;
@@ -185,6 +186,7 @@ impl Snapshot {
                 partially_acked: false,
                 went_elsewhere: false,
                 retransmit_now: false,
+                tail_probe: TailProbe::None,
                 dupacks: 0,
                 retries: 0,
             },

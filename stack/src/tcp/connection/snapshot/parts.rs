@@ -11,6 +11,7 @@ use crate::tcp::config::{Config, Keepalive};
 use crate::tcp::congestion::{Algorithm, Selected};
 use crate::tcp::connection::Phase;
 use crate::tcp::connection::ecn::Ecn;
+use crate::tcp::connection::tail::TailProbe;
 use crate::tcp::fields::{Fields, LONGEST, SnapshotError};
 use crate::tcp::handshake::Agreement;
 use crate::tcp::records::Flight;
@@ -127,19 +128,21 @@ pub(super) struct Loss {
     pub(super) partially_acked: bool,
     pub(super) went_elsewhere: bool,
     pub(super) retransmit_now: bool,
+    pub(super) tail_probe: TailProbe,
     pub(super) dupacks: u16,
     pub(super) retries: u32,
 }
 
 impl Loss {
     fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { phase, recover, high_rxt, partially_acked, went_elsewhere, retransmit_now, dupacks, retries } = self;
+        let Self { phase, recover, high_rxt, partially_acked, went_elsewhere, retransmit_now, tail_probe, dupacks, retries } = self;
         fields.one_of(phase, &[Phase::Open, Phase::Recovery, Phase::Loss])?;
         fields.number(recover)?;
         fields.number(high_rxt)?;
         fields.flag(partially_acked)?;
         fields.flag(went_elsewhere)?;
         fields.flag(retransmit_now)?;
+        fields.one_of(tail_probe, &TailProbe::ALL)?;
         fields.short(dupacks)?;
         fields.word_at_most(retries, COUNT_MAX)
     }
@@ -304,6 +307,7 @@ impl Variables {
                 partially_acked: false,
                 went_elsewhere: false,
                 retransmit_now: false,
+                tail_probe: TailProbe::None,
                 dupacks: 0,
                 retries: 0,
             },

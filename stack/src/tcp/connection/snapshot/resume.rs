@@ -9,7 +9,6 @@ use crate::tcp::connection::Connection;
 use crate::tcp::connection::receive::CHALLENGE_INTERVAL;
 use crate::tcp::reassembly::Reassembly;
 use crate::tcp::send_buffer::SendBuffer;
-use crate::tcp::timers::Timer;
 use crate::tcp::{Config, Opening, State};
 use crate::time::Instant;
 
@@ -104,9 +103,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let Sending { snd_una, snd_nxt, written: _, snd_small, snd_wl1, snd_wl2, snd_wnd, snd_wnd_max } = *sending;
         (self.snd_una, self.snd_nxt, self.snd_small) = (snd_una, snd_nxt, snd_small);
         (self.snd_wl1, self.snd_wl2, self.snd_wnd, self.snd_wnd_max) = (snd_wl1, snd_wl2, snd_wnd, snd_wnd_max);
-        let Loss { phase, recover, high_rxt, partially_acked, went_elsewhere, retransmit_now, dupacks, retries } = *loss;
+        let Loss { phase, recover, high_rxt, partially_acked, went_elsewhere, retransmit_now, tail_probe, dupacks, retries } = *loss;
         (self.phase, self.recover, self.high_rxt, self.partially_acked) = (phase, recover, high_rxt, partially_acked);
         (self.retransmit_now, self.dupacks, self.retries, self.went_elsewhere) = (retransmit_now, dupacks, retries, went_elsewhere);
+        self.tail_probe = tail_probe;
     }
 
     /// (What has happened is not yet to come.)
@@ -145,7 +145,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.in_flight() > 0 {
             self.enter_loss(now);
             self.went_elsewhere = true;
-            self.timers.set(Timer::Retransmit, now + self.rtt.rto());
+            self.set_timeout(self.rtt.timeout_at(now));
         }
         self.ack_now();
     }

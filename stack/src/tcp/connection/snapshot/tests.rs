@@ -7,6 +7,7 @@ use super::*;
 use crate::error::Error;
 use crate::tcp::congestion::{Algorithm, Beginning, Congestion, CongestionControl as _, Selected};
 use crate::tcp::connection::Phase;
+use crate::tcp::connection::tail::TailProbe;
 use crate::tcp::fields::Fields;
 use crate::tcp::records::{Arrived, Records};
 use crate::tcp::test_util::{TestRx, TestTx};
@@ -88,6 +89,7 @@ fn snapshot() -> Snapshot {
         partially_acked: true,
         went_elsewhere: true,
         retransmit_now: false,
+        tail_probe: TailProbe::None,
         dupacks: 3,
         retries: 2,
     };
