@@ -128,7 +128,7 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     }
     let flight = own.flight() as usize + segment.len() as usize;
     // (RFC 8985 s7.3: one segment goes as a probe, whatever the window says.)
-    let probes = own.agrees_on_sack && own.shadow.sender.may_probe(moment.at);
+    let probes = own.agrees_on_sack && own.shadow.sender.may_probe_anew(moment.at);
     let most = window + if probes { segment.len() as usize } else { 0 };
     if flight > most {
         let fin = segment.has(FIN);

@@ -7,6 +7,8 @@
 
 use core::time::Duration;
 
+use arrayvec::ArrayVec;
+
 use super::congestion::Before;
 use super::{Connection, Phase};
 use crate::device::{RxBuffer, SendError, TxBuffer};
@@ -15,7 +17,7 @@ use crate::mutants::Mutant;
 use crate::tcp::Segment;
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
-use crate::wire::tcp::{Flags, Header};
+use crate::wire::tcp::{Flags, Header, SeqNumber};
 
 /// A timer's tick, and another one: Linux's TCP_TIMEOUT_MIN.
 const LATENESS: Duration = Duration::from_millis(2);
@@ -100,7 +102,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return false;
         }
         // (The user's timeout counts from when these bytes' timeout began.)
-        let began = Instant::from_nanos(self.records.timeout_at().as_nanos().saturating_sub(self.rtt.rto_ns())).min(now);
+        let due = self.records.timeout_at().max(now).as_nanos();
+        let began = Instant::from_nanos(due.saturating_sub(self.rtt.rto_ns())).min(now);
         let is_in_time = self.config.user_timeout.is_none_or(|limit| now.since(began) < limit);
         if self.may_probe() && is_in_time {
             mark!(self, TailLossProbe);
@@ -125,10 +128,6 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         now: Instant,
         emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>,
     ) -> Result<(), SendError> {
-        if self.phase != Phase::Open || self.in_flight() == 0 {
-            self.tail_probe = TailProbe::None;
-            return Ok(());
-        }
         let data_end = self.send.end().min(self.snd_nxt);
         let first = self.records.last_start().unwrap_or(self.snd_una).max(self.snd_una);
         let first = if self.config.is(Mutant::ProbeSendsHead) { self.snd_una } else { first };
@@ -136,7 +135,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let all = data_end.since(first.min(data_end));
         // (The last one's beginning, where a device cut it from more.)
         let start = if all > 0 { first + (all - 1) / full * full } else { data_end };
-        let start = if self.config.is(Mutant::ProbeSendsHead) { self.snd_una } else { start };
+        let start = if self.config.is(Mutant::ProbeSendsHead) { self.snd_una } else { self.last_gathered(start, data_end) };
         let len = data_end.since(start).min(full);
         let fin = self.snd_nxt.gt(data_end);
         let flags = if fin && start + len == data_end { Flags::ACK | Flags::FIN } else { Flags::ACK };
@@ -151,6 +150,18 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         Ok(())
     }
 
+    /// Where the last segment begins that a device can gather of `[start, end)`, which are no more bytes than one has.
+    fn last_gathered(&self, mut start: SeqNumber, end: SeqNumber) -> SeqNumber {
+        while start.lt(end) {
+            let gathered = self.send.gather(start, end.since(start), usize::from(self.config.gather_max), &mut ArrayVec::new());
+            if gathered == 0 || start + gathered == end {
+                break;
+            }
+            start += gathered;
+        }
+        start
+    }
+
     /// The probe went, with which everything up to SND.NXT is in flight (TLP.end_seq).
     pub(super) fn note_probe(&mut self, probe: TailProbe) {
         self.tail_probe = if self.config.is(Mutant::ProbesWithoutEnd) { TailProbe::None } else { probe };
@@ -159,8 +170,15 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// What an acknowledgment with `len` bytes says of the probe (s7.4.2). `told`: SACK has told something new with it.
     pub(super) fn judge_probe(&mut self, now: Instant, header: &Header, (len, told): (usize, bool), before: &Before) {
-        let Some(end) = self.records.probe_end() else { return };
-        if header.ack.lt(end) || self.tail_probe == TailProbe::Due {
+        if self.tail_probe == TailProbe::Due {
+            return;
+        }
+        let Some(end) = self.records.probe_end().filter(|_| self.phase == Phase::Open) else {
+            // A pause came before the answer, or what begins now reduces the window anyway.
+            self.tail_probe = TailProbe::None;
+            return;
+        };
+        if header.ack.lt(end) {
             return;
         }
         // (Of a FIN, which has a number, not every peer says that it came twice.)

@@ -185,8 +185,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.probe_due = false;
         }
         while self.phase != Phase::Open && self.retransmit_hole(now, emit)? {}
-        if self.tail_probe == TailProbe::Due && !self.has_room_for_new() {
-            self.emit_tail_probe(now, emit)?;
+        if self.tail_probe == TailProbe::Due {
+            if self.phase != Phase::Open || self.in_flight() == 0 {
+                self.tail_probe = TailProbe::None;
+            } else if !self.has_room_for_new() {
+                self.emit_tail_probe(now, emit)?;
+            }
         }
         Ok(())
     }

@@ -26,11 +26,16 @@ impl State {
     /// and s7.3: there is at most one.
     pub(in crate::checkers) fn may_probe(&self, at: Instant) -> bool {
         let is_first = self.probe.is_none_or(|probe| self.una.is_some_and(|una| !before(una, probe.end)));
-        // (The stack may know of a round trip that nothing here shows.)
-        let shortest = self.rtt.map_or(Duration::ZERO, |(shortest, _)| shortest);
+        // (The stack may know of a round trip that nothing here shows: of a SYN that was sent again, an echo tells.)
+        let shortest = self.rtt.filter(|_| self.syns < 2).map_or(Duration::ZERO, |(shortest, _)| shortest);
         let since = self.data_at.max(self.una_at).max(self.head_at);
         let is_due = at + SLACK >= since + 2 * shortest + LATENESS || self.may_time_out(at);
         self.phase == Phase::Open && is_first && is_due
+    }
+
+    /// Whether the next new segment may be a probe, as far as is known: when a recovery ended may not be.
+    pub(in crate::checkers) fn may_probe_anew(&self, at: Instant) -> bool {
+        self.phase != Phase::Open || self.may_probe(at)
     }
 
     fn may_time_out(&self, at: Instant) -> bool {
@@ -67,11 +72,11 @@ pub(super) fn is_one(at: Instant, segment: &Segment, own: &Endpoint) -> bool {
 /// s6.2: whether something was reported that was sent long enough after the oldest byte in flight, by all that is known of either.
 pub(super) fn overtakes(own: &Endpoint) -> bool {
     let state = &own.shadow.sender;
-    let Some((shortest, _)) = state.rtt.filter(|_| own.agrees_on_sack) else { return false };
+    let shortest = state.rtt.map_or(Duration::ZERO, |(shortest, _)| shortest);
     let arrived = own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack());
     let una = later(state.una.unwrap_or(own.una), own.una);
     let highest = state.sacked.iter().chain(&state.perhaps_sacked).chain(arrived).fold(una, |high, &(_, end)| later(high, end));
-    if highest == una {
+    if highest == una || !own.agrees_on_sack {
         return false;
     }
     let sent_at = |seq: u32| state.timed.iter().find(|&&(from, to, _)| !before(seq, from) && before(seq, to)).map(|&(.., at)| at);
