@@ -38,6 +38,9 @@ pub mod cyclic;
 pub mod device;
 pub mod error;
 pub mod flow;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod marks;
 pub mod mld;
 pub mod mutants;
@@ -58,5 +61,5 @@ pub mod wire;
 pub use error::Error;
 pub use time::Instant;
 
-/// Whether it was built with a feature that no product is to have: `marks` counts, `mutants` is wrong on purpose.
-pub const IS_FOR_TESTS: bool = cfg!(any(feature = "marks", feature = "mutants"));
+/// Whether it was built with a feature that no product is to have: `marks` counts, `mutants` is wrong on purpose, `fuzzing` is for who looks for bugs.
+pub const IS_FOR_TESTS: bool = cfg!(any(feature = "fuzzing", feature = "marks", feature = "mutants"));

@@ -23,6 +23,8 @@ pub mod cm;
 mod cq;
 mod dcqcn;
 mod flaws;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod gsi;
 mod hca;
 pub mod mad;

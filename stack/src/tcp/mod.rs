@@ -12,6 +12,8 @@ mod config;
 pub mod congestion;
 mod connection;
 mod fields;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod handshake;
 mod keepalive;
 mod payload;
@@ -27,7 +29,7 @@ mod state;
 mod timers;
 mod window;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod test_util;
 #[cfg(test)]
 mod tests;

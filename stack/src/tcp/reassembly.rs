@@ -13,7 +13,7 @@ use crate::mutants::{Mutant, Mutation};
 use crate::wire::tcp::{SackBlock, SackBlocks, SeqNumber};
 
 /// The most gaps that are kept track of. A peer that makes more (only one that means to does) has its segments dropped.
-const BLOCKS_MAX: usize = 256;
+pub(super) const BLOCKS_MAX: usize = 256;
 /// Small payloads of one block are gathered in pieces of at most this many bytes.
 const PIECE_BYTES_MAX: usize = 16 << 10;
 
@@ -350,7 +350,7 @@ impl<R: RxBuffer> Reassembly<R> {
     }
 
     /// How many separate ranges are kept.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn block_count(&self) -> usize {
         self.blocks.len()
     }

@@ -333,6 +333,18 @@ impl Records {
         }
     }
 
+    /// What is in flight.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn queue(&self) -> VecDeque<Record> {
+        self.flight.as_ref().map(|flight| flight.queue.clone()).unwrap_or_default()
+    }
+
+    /// The most records that there may be with so many bytes in flight, whoever reports what.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn most(flight: usize, mss: usize) -> usize {
+        flight::PIECES_MAX + SMALL_MAX + 2 * flight / mss
+    }
+
     /// Whether it holds memory.
     #[cfg(test)]
     pub(super) fn holds_memory(&self) -> bool {

@@ -1,6 +1,8 @@
 //! One connection: its variables, how it begins, and what can be asked of it.
 
 mod ack;
+#[cfg(any(test, feature = "fuzzing"))]
+mod check;
 mod close;
 mod congestion;
 mod details;

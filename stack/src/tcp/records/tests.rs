@@ -43,12 +43,6 @@ fn step(largest: usize) -> impl Strategy<Value = Step> {
     ]
 }
 
-impl Records {
-    fn queue(&self) -> VecDeque<Record> {
-        self.written().queue
-    }
-}
-
 #[derive(Default)]
 struct Story {
     records: Records,
