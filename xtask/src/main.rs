@@ -1,4 +1,4 @@
-//! Every command of the README: `cargo xtask {demo,test,bench,conformance,install,tidy,vm,ci}`. One file a subcommand.
+//! Every command of the README: `cargo xtask {demo,test,fuzz,bench,conformance,install,tidy,vm,ci}`. One file a subcommand.
 //!
 //! - [`deploy`]: `install` and `uninstall`; [`deb`]: a package of the same; [`installed`]: the step of `test` that tries what it installed
 //! - [`install`]: the packages that a subcommand needs, installed where that is allowed
@@ -12,6 +12,7 @@ mod conformance;
 mod deb;
 mod demo;
 mod deploy;
+mod fuzz;
 mod install;
 mod installed;
 mod packetdrill;
@@ -38,6 +39,8 @@ enum Task {
     Demo(demo::Options),
     /// Everything that must hold: format, lints, licences, unit tests, loom, simulated seeds, real programs.
     Test(test::Options),
+    /// libFuzzer on the stack's parsers and state machines; fails if it finds something.
+    Fuzz(fuzz::Options),
     /// Ringway and the kernel side by side; writes target/bench/*.jsonl and prints tables.
     Bench(bench::Options),
     /// What the documents promise, as a matrix by device; fails if it has a hole.
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Demo(options) => demo::run(&options),
         Task::Test(options) => test::run(&options),
+        Task::Fuzz(options) => fuzz::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::Conformance(options) => conformance::run(&options),
         Task::Install(options) => deploy::run(&options),

@@ -10,12 +10,14 @@ use super::numbered;
 const STACK: &str = "stack/src";
 
 /// A module, and those that it may name. What is not here has not been given its place yet.
-const MAY_NAME: [(&str, &[&str]); 23] = [
+const MAY_NAME: [(&str, &[&str]); 24] = [
     ("addr", &[]),
     // (For tests alone.)
     ("capture", &[]),
     ("error", &[]),
     ("flow", &[]),
+    // (What a fuzzer calls: everything with a parser, or a queue.)
+    ("fuzzing", &["roce", "rsocket", "tcp", "time", "ud", "wire"]),
     ("marks", &[]),
     ("mutants", &[]),
     ("net", &[]),

@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use crate::workspace::{Workspace, cargo};
 
 /// Features of `ringway-stack` for tests alone.
-const FOR_TESTS: [&str; 2] = ["marks", "mutants"];
+const FOR_TESTS: [&str; 3] = ["fuzzing", "marks", "mutants"];
 
 /// Adds a finding for each feature that some package asks for by default: in one cargo call, libvma.so could not be built beside that one.
 ///

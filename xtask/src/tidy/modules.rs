@@ -28,6 +28,8 @@ fn is_root(file: &Path, package: &Path) -> bool {
         ["build.rs"] | ["src", "lib.rs" | "main.rs"] | ["src", "bin", _] | ["src", "bin", _, "main.rs"] => true,
         ["tests" | "benches" | "examples", file] => file.ends_with(".rs"),
         ["tests" | "benches" | "examples", _, "main.rs"] => true,
+        // (Not by itself: of a package of cargo-fuzz's layout, the manifest names each.)
+        ["fuzz_targets", file] => file.ends_with(".rs"),
         _ => false,
     }
 }

@@ -48,8 +48,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// What is written down can be read in again, as the same.
     fn check_snapshot(&self) {
-        if let Some(snapshot) = self.snapshot_even_if_closed() {
-            assert_eq!(Snapshot::from_bytes(&snapshot.to_bytes()), Ok(snapshot), "a connection that is here is one that can be");
+        let Some(snapshot) = self.snapshot_even_if_closed() else { return };
+        match Snapshot::from_bytes(&snapshot.to_bytes()) {
+            Ok(read) => read.check_written(&snapshot.to_bytes()),
+            Err(error) => panic!("a connection that is here is one that can be: {error:?}, {snapshot:?}"),
         }
     }
 
@@ -67,5 +69,18 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Bytes that may wait for their reader.
     pub(in crate::tcp) fn receive_limit(&self) -> usize {
         self.window.limit()
+    }
+}
+
+impl Snapshot {
+    /// It was read from `written`, and is written the same. Of BBR alone its window is, which has a least value that hangs on the segments: what is read may be no less than
+    /// that, and says so from then on.
+    pub(in crate::tcp) fn check_written(&self, written: &[u8]) {
+        let again = self.to_bytes();
+        assert_eq!(again.len(), written.len(), "as long as it was");
+        let first = again.iter().zip(written).position(|(one, other)| one != other);
+        let last = again.iter().zip(written).rposition(|(one, other)| one != other);
+        assert!(last.zip(first).is_none_or(|(last, first)| last - first < 8), "what was read is written the same: {self:?}");
+        assert_eq!(Self::from_bytes(&again).map(|read| read.to_bytes()), Ok(again), "and read the same");
     }
 }

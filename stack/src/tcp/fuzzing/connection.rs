@@ -18,16 +18,12 @@ const STEPS_MAX: usize = 600;
 const SLACK: usize = 2 << 14;
 
 pub(crate) fn connection(input: &[u8]) {
-    let mut bytes = Bytes::new(input);
-    let mut world = World::new(&mut bytes);
-    for _ in 0..STEPS_MAX {
-        if bytes.is_empty() || world.conn.is_finished() {
-            break;
-        }
-        world.step(&mut bytes);
-        world.check();
-    }
-    world.take_all();
+    World::after(input).take_all();
+}
+
+/// The connection as it is after the program `input`.
+pub(super) fn connection_after(input: &[u8]) -> Conn {
+    World::after(input).conn
 }
 
 struct World {
@@ -48,6 +44,19 @@ struct World {
 }
 
 impl World {
+    fn after(input: &[u8]) -> Self {
+        let mut bytes = Bytes::new(input);
+        let mut world = Self::new(&mut bytes);
+        for _ in 0..STEPS_MAX {
+            if bytes.is_empty() || world.conn.is_finished() {
+                break;
+            }
+            world.step(&mut bytes);
+            world.check();
+        }
+        world
+    }
+
     fn new(bytes: &mut Bytes<'_>) -> Self {
         let now = Instant::from_nanos(5_000_000_000);
         let config = config(bytes);
@@ -143,7 +152,8 @@ impl World {
         let how = bytes.byte();
         let mut out = vec![0; bytes.len(70_000)];
         let is_peek = how & 1 == 1;
-        let (first, second) = out.split_at_mut(if how & 2 == 0 { 0 } else { usize::from(how) });
+        let first = if how & 2 == 0 { 0 } else { usize::from(how).min(out.len()) };
+        let (first, second) = out.split_at_mut(first);
         let n = self.conn.read(self.now, &mut [IoSliceMut::new(first), IoSliceMut::new(second)], is_peek).unwrap_or(0);
         self.got(&out[..n], !is_peek);
         let _ = self.conn.arrival(if is_peek { n } else { 0 });

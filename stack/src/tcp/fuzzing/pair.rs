@@ -9,7 +9,7 @@ use super::{Bytes, bytes_at, config, payload_of};
 use crate::device::SendError;
 use crate::error::Error;
 use crate::tcp::test_util::{TestRx, TestTx};
-use crate::tcp::{Carriage, Config, Connection, Opening, RxPayload, Segment, State};
+use crate::tcp::{Carriage, Config, Connection, Opening, RxPayload, Segment, State, reset_for};
 use crate::time::Instant;
 use crate::wire::checksum::Checksum;
 use crate::wire::ipv4;
@@ -226,6 +226,14 @@ impl World {
             }
             return;
         };
+        // As a host does that has no such connection any more.
+        if end.conn.is_finished() {
+            if !header.flags.contains(Flags::RST) && self.wire.len() < WIRE_MAX {
+                let bytes = with_checksum(packet.to, reset_for(&header, payload.len()), &[]);
+                self.wire.push(Packet { to: 1 - packet.to, bytes, marked: false, capable: false, changed: false });
+            }
+            return;
+        }
         if end.conn.acknowledges_before(packet.marked, payload.len()) {
             self.transmit(packet.to, usize::MAX);
         }
@@ -274,11 +282,13 @@ impl World {
                 }
                 moved |= self.ends[side].as_ref().map(|end| end.read) != before;
                 // (Whoever corked, or said that more follows, ends; it may have had to wait for the handshake.)
-                if let Some(end) = self.ends[side].as_mut().filter(|end| matches!(end.conn.state(), State::Established | State::CloseWait)) {
+                let Some(end) = &mut self.ends[side] else { continue };
+                if !end.is_shut && matches!(end.conn.state(), State::Established | State::CloseWait) {
                     end.is_shut = true;
                     end.conn.shutdown_write(self.now);
                     moved = true;
                 }
+                end.broken |= end.conn.take_error().is_some();
             }
             self.timers();
             if self.is_over() || !moved && !self.to_the_deadline() {
@@ -324,16 +334,20 @@ fn packets(side: usize, segment: &Segment<'_, TestTx>) -> Vec<Vec<u8>> {
         if index > 0 {
             header.flags -= Flags::CWR;
         }
-        header.checksum = 0;
-        let mut bytes = vec![0; header.header_len()];
-        header.emit(&mut bytes);
-        bytes.extend_from_slice(part);
-        let mut sum = pseudo_header(side, bytes.len());
-        sum.add(&bytes);
-        bytes[16..18].copy_from_slice(&sum.finish().to_be_bytes());
-        bytes
+        with_checksum(side, header, part)
     };
     (0..count).map(piece).collect()
+}
+
+fn with_checksum(side: usize, mut header: Header, payload: &[u8]) -> Vec<u8> {
+    header.checksum = 0;
+    let mut bytes = vec![0; header.header_len()];
+    header.emit(&mut bytes);
+    bytes.extend_from_slice(payload);
+    let mut sum = pseudo_header(side, bytes.len());
+    sum.add(&bytes);
+    bytes[16..18].copy_from_slice(&sum.finish().to_be_bytes());
+    bytes
 }
 
 fn pseudo_header(from: usize, len: usize) -> Checksum {

@@ -52,9 +52,9 @@ impl Story {
                 self.held.fill(false);
             }
             _ => {
-                let start = self.nxt - bytes.below(300);
-                self.queue.note_duplicate(start, start + bytes.below(300));
-                assert!(!self.queue.has_duplicate() || self.queue.sack().as_slice()[0].start == start);
+                let (start, len) = (self.nxt - bytes.below(300), bytes.below(300));
+                self.queue.note_duplicate(start, start + len);
+                assert!(len == 0 || self.queue.sack().as_slice()[0].start == start, "a duplicate is reported first");
                 self.queue.duplicate_reported();
             }
         }
