@@ -39,7 +39,7 @@ struct World {
     lent: usize,
     /// The most that ever could wait for the reader.
     limit_max: usize,
-    /// The program looks at segments before its reader has them.
+    /// The program looked at segments before its reader had them, and may have kept some from it.
     filters: bool,
 }
 
@@ -244,7 +244,6 @@ impl World {
         let moved = Connection::resume(self.now, &self.config, ports, &snapshot, &mut alloc);
         let mut moved: Conn = moved.expect("there are buffers");
         assert_eq!(lends, 0, "what is lent does not move");
-        self.filters = false;
         let (una, nxt, rcv_nxt, _) = self.conn.numbers();
         let (other_una, other_nxt, other_rcv, _) = moved.numbers();
         assert_eq!((una, nxt, rcv_nxt), (other_una, other_nxt, other_rcv));
