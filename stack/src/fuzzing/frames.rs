@@ -22,8 +22,25 @@ const FRAME_MAX: usize = 9000;
 /// The first byte says which parser; the rest are its bytes.
 pub(super) fn frames(input: &[u8]) {
     const PARSERS: [fn(&[u8]); 19] = [
-        frame, link, arp_packet, ip_v4, ip_v6, transport, icmp_v4, igmp_message, icmp_v6, neighbours, listeners, one_shape, roce_packet,
-        roce_datagram, management, ud_datagram, rsockets, parting, sums,
+        frame,
+        link,
+        arp_packet,
+        ip_v4,
+        ip_v6,
+        transport,
+        icmp_v4,
+        igmp_message,
+        icmp_v6,
+        neighbours,
+        listeners,
+        one_shape,
+        roce_packet,
+        roce_datagram,
+        management,
+        ud_datagram,
+        rsockets,
+        parting,
+        sums,
     ];
     let Some((&which, bytes)) = input.split_first() else { return };
     PARSERS[usize::from(which) % PARSERS.len()](&bytes[..bytes.len().min(FRAME_MAX)]);
@@ -57,7 +74,10 @@ fn frame(bytes: &[u8]) {
         let mut out = vec![0; bytes.len() + OVERHEAD_MAX];
         let len = frame.emit(&mut out);
         let again = Frame::parse(&out[..len]).expect("what was written can be read");
-        assert_eq!((again.ethernet, again.datagram.path, again.datagram.packet), (frame.ethernet, frame.datagram.path, frame.datagram.packet));
+        assert_eq!(
+            (again.ethernet, again.datagram.path, again.datagram.packet),
+            (frame.ethernet, frame.datagram.path, frame.datagram.packet)
+        );
     }
 }
 

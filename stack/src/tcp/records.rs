@@ -336,7 +336,7 @@ impl Records {
     /// What is in flight.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn queue(&self) -> VecDeque<Record> {
-        self.flight.as_ref().map(|flight| flight.queue.clone()).unwrap_or_default()
+        self.written().queue
     }
 
     /// The most records that there may be with so many bytes in flight, whoever reports what.

@@ -172,7 +172,9 @@ impl Selected {
         let mut algorithm = self.algorithm();
         fields.one_of(&mut algorithm, &Algorithm::ALL)?;
         if algorithm != self.algorithm() || matches!(self, Self::Resting(_)) {
-            *self = algorithm.begin(&Beginning { mss: u64::from(Config::MSS_MIN), ..Beginning::default() });
+            // (BBR's window, which is all that is read of it, is never less than a segment, of which nobody knows here how long it is.)
+            let mss = if algorithm == Algorithm::Bbr { 1 } else { u64::from(Config::MSS_MIN) };
+            *self = algorithm.begin(&Beginning { mss, ..Beginning::default() });
         }
         match self {
             Self::Resting(_) => Err(SnapshotError::Value),
@@ -182,6 +184,9 @@ impl Selected {
             Self::Bbr(bbr) => {
                 let mut cwnd = bbr.cwnd();
                 fields.at_most(&mut cwnd, WINDOW_MAX)?;
+                if cwnd == 0 {
+                    return Err(SnapshotError::Value);
+                }
                 bbr.succeed(cwnd);
                 Ok(())
             }

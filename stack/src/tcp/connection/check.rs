@@ -73,14 +73,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 }
 
 impl Snapshot {
-    /// It was read from `written`, and is written the same. Of BBR alone its window is, which has a least value that hangs on the segments: what is read may be no less than
-    /// that, and says so from then on.
+    /// It was read from `written`, and is written the same.
     pub(in crate::tcp) fn check_written(&self, written: &[u8]) {
         let again = self.to_bytes();
-        assert_eq!(again.len(), written.len(), "as long as it was");
         let first = again.iter().zip(written).position(|(one, other)| one != other);
-        let last = again.iter().zip(written).rposition(|(one, other)| one != other);
-        assert!(last.zip(first).is_none_or(|(last, first)| last - first < 8), "what was read is written the same: {self:?}");
-        assert_eq!(Self::from_bytes(&again).map(|read| read.to_bytes()), Ok(again), "and read the same");
+        assert!(first.is_none() && again.len() == written.len(), "what was read is written the same, but for byte {first:?}: {self:?}");
     }
 }

@@ -90,7 +90,7 @@ impl World {
             5 | 6 => self.peer.transmit(self.now, &mut self.conn, usize::MAX),
             7 => self.peer.transmit(self.now, &mut self.conn, bytes.below(4)),
             8 | 9 => self.pass(bytes),
-            10 => self.to_the_deadline(),
+            10 => self.run_to_deadline(),
             11..=13 => {
                 let (header, len) = self.peer.strange(self.now, &self.conn, bytes);
                 self.peer.deliver(self.now, &mut self.conn, &header, len, bytes.byte());
@@ -185,7 +185,7 @@ impl World {
         }
     }
 
-    fn to_the_deadline(&mut self) {
+    fn run_to_deadline(&mut self) {
         if let Some(due) = self.conn.deadline() {
             self.now = self.now.max(due);
             self.on_timer();
@@ -225,13 +225,11 @@ impl World {
             self.conn.give_back(self.now, back);
             return;
         }
-        match self.conn.lend(|buffer| if how & 2 == 0 { usize::MAX } else { crate::device::RxBuffer::len(buffer).min(how.into()) }) {
-            Ok(Some(piece)) => {
-                let got = copied(&piece);
-                self.lent += got.len();
-                self.got(&got, true);
-            }
-            Ok(None) | Err(_) => {}
+        let lent = self.conn.lend(|buffer| if how & 2 == 0 { usize::MAX } else { crate::device::RxBuffer::len(buffer).min(how.into()) });
+        if let Ok(Some(piece)) = lent {
+            let got = copied(&piece);
+            self.lent += got.len();
+            self.got(&got, true);
         }
     }
 
@@ -269,7 +267,7 @@ impl World {
 
     fn filter(&mut self, bytes: &mut Bytes<'_>) {
         let how = bytes.byte();
-        if how % 4 == 0 {
+        if how.is_multiple_of(4) {
             let on = how & 4 != 0;
             self.filters |= on;
             self.conn.set_recv_filter(on);

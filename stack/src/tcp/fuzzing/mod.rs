@@ -18,8 +18,8 @@ pub(crate) use scoreboard::scoreboard;
 pub(crate) use snapshot::snapshot;
 
 use super::Config;
-use super::congestion::Algorithm;
 use super::config::{Ecn, Keepalive};
+use super::congestion::Algorithm;
 use crate::device::TxBuffer;
 use crate::tcp::Segment;
 use crate::tcp::test_util::TestTx;

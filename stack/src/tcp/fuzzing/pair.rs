@@ -110,7 +110,7 @@ impl World {
             }
             11 => self.change(bytes),
             12 => self.pass(Duration::from_millis(u64::from(bytes.byte()).pow(2) / 4)),
-            13 => _ = self.to_the_deadline(),
+            13 => _ = self.run_to_deadline(),
             14 => {
                 if let Some(packet) = self.one(bytes).and_then(|at| self.wire.get_mut(at)) {
                     packet.marked |= packet.capable;
@@ -258,7 +258,7 @@ impl World {
         }
     }
 
-    fn to_the_deadline(&mut self) -> bool {
+    fn run_to_deadline(&mut self) -> bool {
         let due = self.ends.iter().flatten().filter_map(|end| end.conn.deadline()).min();
         if let Some(due) = due {
             self.now = self.now.max(due);
@@ -291,7 +291,7 @@ impl World {
                 end.broken |= end.conn.take_error().is_some();
             }
             self.timers();
-            if self.is_over() || !moved && !self.to_the_deadline() {
+            if self.is_over() || !moved && !self.run_to_deadline() {
                 break;
             }
         }
@@ -306,7 +306,12 @@ impl World {
         let is_done = |end: &End| end.conn.state() == State::Closed || end.broken && end.conn.is_finished();
         let read_all = |end: &End| end.ended || end.broken;
         match &self.ends {
-            [Some(first), Some(second)] => [first, second].iter().all(|end| read_all(end) || is_done(end)),
+            [Some(first), Some(second)] => {
+                // (Who has no more to say than its end, which is acknowledged, does not hear that the other one has died: RFC 9293 s3.5.1.)
+                let is_half_open = |end: &End, peer: &End| end.conn.state() == State::FinWait2 && peer.broken && is_done(peer);
+                let is_over = |end: &End, peer: &End| read_all(end) || is_done(end) || is_half_open(end, peer);
+                is_over(first, second) && is_over(second, first)
+            }
             [Some(first), None] => is_done(first),
             _ => true,
         }

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::Bytes;
 use crate::tcp::records::{Arrived, Records};
+use crate::tcp::rtt::Rtt;
 use crate::tcp::scoreboard::{RANGES_MAX, Scoreboard};
 use crate::time::Instant;
 use crate::wire::tcp::{SackBlock, SeqNumber};
@@ -105,7 +106,7 @@ impl Story {
             return;
         }
         self.flight[at..end].iter_mut().for_each(|byte| byte.reported = true);
-        self.records.report(self.now, range, self.mss, &mut Arrived::default());
+        self.records.report(self.now, range, self.mss, &Rtt::new(), &mut Arrived::default());
         for byte in &mut self.flight[at..end] {
             self.delivered += u64::from(!byte.noted);
             (byte.noted, byte.hazy) = (true, true);
@@ -137,7 +138,7 @@ impl Story {
         }
         self.una += len;
         let mut arrived = Arrived::default();
-        self.records.acknowledge(self.now, self.una, len, &mut arrived);
+        self.records.acknowledge(self.now, self.una, len, &Rtt::new(), &mut arrived);
         let _ = (arrived.timed(), arrived.latest(self.now));
         self.board.advance(self.una);
         self.delivered += self.flight.drain(..len).filter(|byte| !byte.noted).count() as u64;

@@ -2,6 +2,7 @@
 
 mod hystart;
 mod marks;
+mod moves;
 mod prr;
 mod rate;
 mod reno;
