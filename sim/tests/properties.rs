@@ -8,14 +8,15 @@
 //! 5. a seed tells the same story twice.
 //!
 //! `RINGWAY_SIM_SEED=… cargo test -p ringway-sim --test properties replay -- --nocapture` replays one scenario;
-//! `RINGWAY_SIM_SEEDS=A..B` runs a range of seeds, `PROPTEST_CASES=…` more random ones.
+//! `RINGWAY_SIM_SEEDS=A..B` runs a range of seeds, `RINGWAY_SIM_MIXED_SEEDS=A..B` one of mixes of more at once, `PROPTEST_CASES=…` more random ones.
 
 use core::ops::Range;
 use core::time::Duration;
 use std::net::SocketAddr;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestError, TestRunner};
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use ringway_sim::apps::{Echo, Pattern, Pinger, Pings, Shared};
 use ringway_sim::scenario::{self, SCALE_MAX, Scenario, Stage};
 use ringway_sim::workloads::WorkloadSet;
@@ -84,25 +85,33 @@ fn calm_seeds_never_stall() {
     }
 }
 
-/// Replays what the environment names: a scenario, or a range of seeds. Without either there is nothing to replay.
+/// Replays what the environment names: a scenario, or a range of seeds, by what is drawn from each or by mixes as of [`any_scenario`]. Without any there is
+/// nothing to replay.
 #[test]
 fn replay() {
     if let Some(scenario) = scenario::from_env() {
         println!("scenario {scenario}\n{}\n{}", scenario.options(), scenario.check());
     }
-    if let Ok(range) = std::env::var("RINGWAY_SIM_SEEDS") {
-        let (from, to) = range.split_once("..").expect("RINGWAY_SIM_SEEDS=A..B");
-        let bound = |s: &str| s.parse::<u64>().expect("RINGWAY_SIM_SEEDS=A..B, in numbers");
-        campaign(bound(from)..bound(to));
+    let campaigns: [(&str, fn(u64) -> Scenario); 2] = [("RINGWAY_SIM_SEEDS", Scenario::of_seed), ("RINGWAY_SIM_MIXED_SEEDS", mixed)];
+    for (name, scenario) in campaigns {
+        let Ok(range) = std::env::var(name) else { continue };
+        let bounds = range.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+        campaign(bounds.unwrap_or_else(|| panic!("{name}=A..B, in numbers")), scenario);
     }
 }
 
+/// A scenario of many faults and many workloads at once, which [`Scenario::of_seed`] seldom draws.
+fn mixed(seed: u64) -> Scenario {
+    let mut runner = TestRunner::new_with_rng(config(), TestRng::from_seed(RngAlgorithm::ChaCha, &[seed.to_le_bytes(); 4].concat()));
+    any_scenario().new_tree(&mut runner).expect("a scenario").current()
+}
+
 /// Runs a range of seeds to its end, whatever fails, and sums up.
-fn campaign(seeds: Range<u64>) {
+fn campaign(seeds: Range<u64>, scenario: fn(u64) -> Scenario) {
     let (mut events, mut faults, mut simulated) = (0, FaultCounts::default(), Duration::ZERO);
     let mut failed = Vec::new();
     for seed in seeds.clone() {
-        match std::panic::catch_unwind(|| Scenario::of_seed(seed).check()) {
+        match std::panic::catch_unwind(|| scenario(seed).check()) {
             Ok(report) => {
                 events += report.events;
                 faults += report.faults;

@@ -46,6 +46,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let sacked = self.take_sack(now, header, &mut arrived);
         let same_window = !self.update_window(header, len);
         if ack.gt(self.snd_una) {
+            if self.tail_probe == TailProbe::Due {
+                // The device has refused it until now, and its time begins anew.
+                self.tail_probe = TailProbe::None;
+            }
             self.acknowledge_rarely(now, header, &mut arrived);
         } else if ack == self.snd_una && (self.in_flight() > 0 || self.config.is(Mutant::DuplicatesWithNothingInFlight)) {
             let pure =

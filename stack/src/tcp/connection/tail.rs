@@ -146,7 +146,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.records.resend(now, resent, pipe, self.mss);
         self.counters.retransmissions += 1;
         self.counters.retransmitted_bytes += sent as u64;
-        self.note_probe(TailProbe::Again);
+        self.note_probe(now, TailProbe::Again);
         Ok(())
     }
 
@@ -162,10 +162,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         start
     }
 
-    /// The probe went, with which everything up to SND.NXT is in flight (TLP.end_seq).
-    pub(super) fn note_probe(&mut self, probe: TailProbe) {
+    /// The probe went, with which everything up to SND.NXT is in flight (TLP.end_seq). (The timeout counts from now, however long a device had refused it.)
+    pub(super) fn note_probe(&mut self, now: Instant, probe: TailProbe) {
         self.tail_probe = if self.config.is(Mutant::ProbesWithoutEnd) { TailProbe::None } else { probe };
         self.records.note_probe(self.snd_nxt, self.in_flight());
+        self.set_timeout(self.next_timeout(now));
     }
 
     /// What an acknowledgment with `len` bytes says of the probe (s7.4.2). `told`: SACK has told something new with it.

@@ -186,7 +186,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         while self.phase != Phase::Open && self.retransmit_hole(now, emit)? {}
         if self.tail_probe == TailProbe::Due {
-            if self.phase != Phase::Open || self.in_flight() == 0 {
+            if self.phase != Phase::Open || self.in_flight() == 0 || !self.state.is_synchronized() {
+                // (What was aborted has nothing to send but its reset.)
                 self.tail_probe = TailProbe::None;
             } else if !self.has_room_for_new() {
                 self.emit_tail_probe(now, emit)?;
@@ -356,7 +357,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.tell_sending(now, sent, pipe);
             self.records.push(now, (seq, self.snd_nxt), pipe, self.mss);
             if probes {
-                self.note_probe(TailProbe::New);
+                self.note_probe(now, TailProbe::New);
             }
             self.acks.on_answer(now, self.config.delayed_ack_ns);
         }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::pair::Side::{A, B};
 use super::pair::{Packet, Pair, ms, pattern};
 use crate::tcp::{Config, State};
-use crate::wire::tcp::Flags;
+use crate::wire::tcp::{Flags, Header, Options};
 
 /// The round trip is 2 ms: two of them, and the lateness of a timer.
 const PROBE: Duration = Duration::from_millis(6);
@@ -166,6 +166,62 @@ fn a_probe_that_is_lost_is_followed_by_a_timeout() {
     let waited = sent[4].0 - PROBE;
     assert!(waited >= ms(200) && waited < ms(230), "{waited:?}");
     assert!(pair.a.cwnd() <= 1448);
+}
+
+/// Three segments are in flight, whose probe is due, and the device refuses it. What acknowledges the first of them.
+fn refused() -> (Pair, Header) {
+    let mut pair = known();
+    pair.lose(|packet| packet.from == A);
+    pair.write(A, &pattern(3 * 1448)).unwrap();
+    pair.transmit();
+    let first = pair.sent(A)[0].header.clone();
+    pair.now = pair.a.deadline().unwrap();
+    pair.a.on_timer(pair.now);
+    pair.device_room = 0;
+    pair.transmit();
+    pair.device_room = usize::MAX;
+    assert!(pair.a.wants_transmit() && pair.sent(A).is_empty());
+    let ack = Header {
+        src_port: first.dst_port,
+        dst_port: first.src_port,
+        seq: first.ack,
+        ack: first.seq + 1448,
+        options: Options { timestamps: first.options.timestamps.map(|(value, echo)| (echo, value)), ..Options::default() },
+        ..first
+    };
+    (pair, ack)
+}
+
+/// Found by the simulator: it counted from when the device refused the probe.
+#[test]
+fn the_timeout_after_a_probe_counts_from_when_the_device_took_it() {
+    let (mut pair, _) = refused();
+    pair.now += ms(100);
+    pair.transmit();
+    assert_eq!(pair.sent(A).len(), 1, "the probe");
+    let waits = pair.a.deadline().unwrap().since(pair.now);
+    assert!(waits >= ms(200), "{waits:?}");
+}
+
+/// Found by the simulator: it went all the same, beyond the congestion window if it was a new segment.
+#[test]
+fn a_probe_that_the_device_refused_does_not_go_after_its_answer() {
+    let (mut pair, ack) = refused();
+    pair.deliver(A, &ack, b"");
+    pair.transmit();
+    assert!(pair.sent(A).is_empty());
+    let waits = pair.a.deadline().unwrap().since(pair.now);
+    assert!(waits >= PROBE && waits <= 2 * PROBE, "RFC 8985 s7.2: its time begins anew: {waits:?}");
+}
+
+/// Found by the simulator: it asked the buffer for bytes that were given back.
+#[test]
+fn what_was_aborted_sends_no_probe_that_the_device_refused() {
+    let (mut pair, _) = refused();
+    pair.a.abort();
+    pair.transmit();
+    let sent = pair.sent(A);
+    assert!(sent.len() == 1 && sent[0].is(Flags::RST), "{sent:?}");
 }
 
 /// s7.2: where the peer may delay its acknowledgment, and where it could not tell what arrived, there is none before the timeout.
