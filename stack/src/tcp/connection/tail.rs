@@ -66,7 +66,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// timeout is sooner.
     #[inline(always)]
     pub(super) fn time_probe(&mut self, now: Instant) {
-        if self.in_flight() > self.mss && self.may_probe() {
+        // (A FIN has a number, and no segment of its own.)
+        let is_fin_out = self.fin_queued && self.snd_nxt.gt(self.send.end());
+        if self.in_flight() > self.mss + usize::from(is_fin_out) && self.may_probe() {
             let wait = self.rtt.srtt_ns().saturating_mul(2).saturating_add(LATENESS.as_nanos() as u64);
             let wait = if self.config.is(Mutant::ProbeTooEarly) { wait / 4 } else { wait };
             let at = Instant::from_nanos(now.as_nanos().saturating_add(wait));
