@@ -47,6 +47,8 @@ marks! {
     LostAgain,
     /// What was sent before something that arrived was found lost by the time between the two (RFC 8985 s6.2).
     Overtaken,
+    /// The reordering window was over, and what was sent before something that had arrived counted as lost (RFC 8985 s6.2 step 5).
+    ReorderingTimeout,
     /// A probe of the end of what was sent went, long before its timeout (RFC 8985 s7.3).
     TailLossProbe,
     /// It was the probe that arrived, and not what it repeated (RFC 8985 s7.4.2).

@@ -9,8 +9,12 @@ use super::bench::{Bench, Peer, TICK};
 use super::sending::report;
 use crate::segment::ACK;
 
-pub(super) const DRILLS: &[Drill] =
-    &[("an end that is lost", lost), ("a probe that nobody answers", unanswered), ("a segment that is overtaken", overtaken)];
+pub(super) const DRILLS: &[Drill] = &[
+    ("an end that is lost", lost),
+    ("a probe that nobody answers", unanswered),
+    ("a segment that is overtaken", overtaken),
+    ("a segment that is lost before the last ones", lost_before_the_last),
+];
 
 /// Linux's TCP_RTO_MIN, and what a probe's timer may be late by.
 const RTO_MIN: Duration = Duration::from_millis(200);
@@ -114,5 +118,38 @@ fn overtaken(bench: &mut Bench) {
     let again: Vec<_> = bench.take().iter().map(|heard| (heard.seq, heard.end())).collect();
     let right = if is_long { vec![(una, second)] } else { Vec::new() };
     bench.must(again == right, format_args!("RFC 8985 s6.2: {again:?} is sent again, and {right:?} is overtaken"));
+    bench.ring.close(bench.now, peer.id(), true);
+}
+
+/// RFC 8985 s6.2 step 5: a segment arrived that was sent with a lost one, and no more will. That is sent again a quarter of a round trip later: the next time, two
+/// quarters, where it has come twice (step 4).
+fn lost_before_the_last(bench: &mut Bench) {
+    let (mut peer, rtt) = measured(bench);
+    let mut quarters = 1;
+    for _ in 0..2 {
+        let una = peer.rcv;
+        let written = una.wrapping_sub(peer.irs) as usize - 1;
+        bench.write(&peer, written, 2 * peer.mss as usize, SendFlags::empty());
+        bench.receive(&mut peer);
+        let (second, end) = (una.wrapping_add(peer.mss), peer.rcv);
+        bench.pass(rtt);
+        report(bench, &peer, una, &[(second, end)]);
+        bench.silence("RFC 8985 s6.2: a hole is no loss yet, within the reordering window");
+        let since = bench.now;
+        let window = rtt / 4 * quarters;
+        let again = bench.await_segment(window + LATENESS + 2 * TICK);
+        let waited = bench.now.since(since);
+        bench.must(
+            again.is_some_and(|again| (again.seq, again.end()) == (una, second)),
+            format_args!("RFC 8985 s6.2 step 5: a hole is not sent again within {waited:?}, with a window of {window:?}"),
+        );
+        bench.must(waited + TICK >= window, format_args!("RFC 8985 s6.2 step 4: sent again after {waited:?}, with a window of {window:?}"));
+        bench.pass(rtt);
+        let came_twice = bench.chance(2);
+        let told = if came_twice { vec![(una, second)] } else { Vec::new() };
+        report(bench, &peer, end, &told);
+        bench.silence("RFC 9293 s3.10.7.4: an acknowledgment is not answered");
+        quarters += u32::from(came_twice);
+    }
     bench.ring.close(bench.now, peer.id(), true);
 }

@@ -46,6 +46,12 @@ macro_rules! with_tcp {
             OvertakenNeverFound,
             /// What was sent before something that arrived counts as lost, however little before it was (RFC 8985 s6.2 step 4).
             OvertakenAtOnce,
+            /// What was sent before something that arrived waits for the retransmission timeout, if no more arrives (RFC 8985 s6.2 step 5).
+            NoReorderingTimer,
+            /// It does not wait for the reordering window (RFC 8985 s6.2 step 5).
+            ReorderingTimerAtOnce,
+            /// What came twice does not widen the reordering window (RFC 8985 s6.2 step 4).
+            ReorderingWindowStays,
             /// In a recovery two segments more go than what arrived lets go (RFC 9937 s6.2).
             ProportionExceeded,
             /// Marks are not told of (RFC 3168 s6.1.3).

@@ -321,7 +321,29 @@ impl Records {
     /// Something was reported: looks at what was sent before it. Whether anything of that is overtaken, now or before.
     pub(super) fn note_overtaken(&mut self, rtt: &Rtt) -> bool {
         let is_any = self.mutation.is(Mutant::OvertakenAtOnce);
-        self.flight_mut().note_overtaken(rtt.shortest_ns(), is_any)
+        self.flight_mut().note_overtaken(rtt, is_any)
+    }
+
+    /// When all that was sent before something that has arrived counts as lost, if nothing more arrives.
+    pub(super) fn reordering_ends(&self, rtt: &Rtt) -> Option<Instant> {
+        self.flight.as_ref()?.reordering_ends(rtt)
+    }
+
+    /// That time has come.
+    pub(super) fn end_reordering(&mut self) {
+        self.flight_mut().end_reordering();
+    }
+
+    /// The peer tells, with everything before `una` acknowledged, that something which was sent again had arrived.
+    pub(super) fn widen_reordering(&mut self, una: SeqNumber, nxt: SeqNumber) {
+        self.flight_mut().reordering.widen(una, nxt);
+    }
+
+    /// A recovery is over.
+    pub(super) fn note_recovered(&mut self) {
+        if let Some(flight) = &mut self.flight {
+            flight.reordering.recovered();
+        }
     }
 
     /// What was sent once, and begins before this, was overtaken.

@@ -441,7 +441,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         own.shadow.sender.probes(segment, at, nxt);
         return;
     }
-    let evidence = evidence(own) || probe::overtakes(own);
+    let evidence = evidence(own) || probe::overtakes(own, at);
     let sack = own.agrees_on_sack;
     let (arrivals, several) = (!own.shadow.arrivals.is_empty(), own.shadow.arrivals.len() > 1);
     let arrived = own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack());

@@ -63,6 +63,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         } else if sacked && self.phase == Phase::Recovery {
             self.note_overtaken();
         }
+        if self.phase == Phase::Open && !self.scoreboard.is_empty() {
+            self.time_reordering(now);
+        }
         if !self.tail_probe.is_none() {
             self.judge_probe(now, header, (len, sacked), &before);
         }
@@ -157,6 +160,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         if news {
             mark!(self, SackReceived);
+        }
+        if self.counters.retransmissions > 0 && self.says_twice(header) {
+            self.records.widen_reordering(una, self.snd_nxt);
         }
         news
     }
@@ -275,6 +281,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             mark!(self, Recovered);
             self.tell_recovered(now);
             self.records.unfollow();
+            self.records.note_recovered();
             self.phase = Phase::Open;
             self.retransmit_now = false;
             self.dupacks = 0;
@@ -302,6 +309,15 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         found
     }
 
+    /// Whether the peer says that something came twice (RFC 2883 s4) which was lost by all that was known. (A probe is not sent for that.)
+    fn says_twice(&self, header: &Header) -> bool {
+        let blocks = header.options.sack.as_slice();
+        let Some(first) = blocks.first() else { return false };
+        let is_known = first.end.le(header.ack) || blocks.get(1).is_some_and(|next| next.start.le(first.start) && next.end.ge(first.end));
+        let is_probe = || !self.tail_probe.is_none() && self.records.probe_end().is_some_and(|end| first.end.ge(end - 1));
+        is_known && !is_probe() && !self.config.is(Mutant::ReorderingWindowStays)
+    }
+
     /// Holes before this number are lost by the time at which they were sent.
     fn overtaken(&self) -> Option<SeqNumber> {
         self.records.overtaken().filter(|edge| edge.gt(self.snd_una))
@@ -327,7 +343,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         ended_here && !self.agreement.sack && !self.config.is(Mutant::DuplicatesOfRecoverCount)
     }
 
-    fn enter_recovery(&mut self, now: Instant, before: &Before) {
+    pub(super) fn enter_recovery(&mut self, now: Instant, before: &Before) {
         if self.config.is(Mutant::NoFastRetransmit) {
             return;
         }

@@ -33,7 +33,7 @@ pub use crate::tcp::fields::SnapshotError;
 use self::parts::{Clock, Flags, Loss, Path, Sending, Silence, SocketOptions};
 
 /// The layout's number, first of all.
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 
 /// The states in which a connection can be written down.
 const STATES: [State; 6] = [State::Established, State::FinWait1, State::FinWait2, State::CloseWait, State::Closing, State::LastAck];

@@ -3,7 +3,7 @@
 //!
 //! There is no timer of their own: the retransmission timer is set to run out sooner, and whether that is a probe's time or a timeout's is decided then, as on Linux.
 //! The first time that it runs out on an undisturbed stream is always a probe's. So of one segment alone, where a probe would have to wait for the peer's delayed
-//! acknowledgment as well (s7.2), it is the timeout's time that the probe has.
+//! acknowledgment as well (s7.2), it is the timeout's time that the probe has. And it is set to the end of the reordering window (s6.2 step 5).
 
 use core::time::Duration;
 
@@ -122,6 +122,42 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.timers.set(Timer::Retransmit, timeout_at);
         }
         timeout_at > now
+    }
+
+    /// Something was reported, and no loss is known. What was sent before it is lost when the reordering window is over (s6.2 step 5), which the retransmission timer tells.
+    pub(super) fn time_reordering(&mut self, now: Instant) {
+        if self.config.is(Mutant::NoReorderingTimer) {
+            return;
+        }
+        let ends = self.records.reordering_ends(&self.rtt);
+        let ends = if self.config.is(Mutant::ReorderingTimerAtOnce) { ends.map(|_| now) } else { ends };
+        if let Some(at) = ends {
+            self.timers.set(Timer::Retransmit, at.max(now).min(self.records.timeout_at()));
+        }
+    }
+
+    /// The retransmission timer ran out. Whether it was set for the end of the reordering window, and is not the timeout yet.
+    pub(super) fn on_reordering_timeout(&mut self, now: Instant) -> bool {
+        if self.phase != Phase::Open
+            || !self.state.is_synchronized()
+            || self.scoreboard.is_empty()
+            || self.config.is(Mutant::NoReorderingTimer)
+        {
+            return false;
+        }
+        let (ends, timeout_at) = (self.records.reordering_ends(&self.rtt), self.records.timeout_at());
+        let ends = if self.config.is(Mutant::ReorderingTimerAtOnce) { ends.map(|_| now) } else { ends };
+        let Some(ends) = ends.filter(|_| timeout_at > now) else { return false };
+        if ends > now {
+            self.timers.set(Timer::Retransmit, ends.min(timeout_at));
+            return true;
+        }
+        mark!(self, ReorderingTimeout);
+        self.records.end_reordering();
+        self.timers.set(Timer::Retransmit, timeout_at);
+        let before = self.before_ack();
+        self.enter_recovery(now, &before);
+        true
     }
 
     /// Sends the last segment again (s7.3), since there is no new one that could go.

@@ -56,7 +56,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// RFC 6298 s5.4 to s5.6.
     fn on_retransmission_timeout(&mut self, now: Instant) {
-        if self.on_probe_timeout(now) {
+        if self.on_reordering_timeout(now) || self.on_probe_timeout(now) {
             return;
         }
         let known = self.config.is(Mutant::StallCountedFromFirst) && self.counters.retransmissions > 0;

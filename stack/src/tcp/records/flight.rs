@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::Arrived;
 use super::again::Again;
 use super::lone::Lone;
-use super::overtaken::Overtaken;
+use super::overtaken::{Overtaken, ReorderingWindow};
 use crate::tcp::congestion::{Latest, RateSampler, SendRecord};
 use crate::tcp::fields::{Fields, SnapshotError};
 use crate::time::Instant;
@@ -84,6 +84,9 @@ pub(in crate::tcp) struct Flight {
     pub(in crate::tcp) probe_flight: u64,
     /// RACK.xmit_ts of what was reported: when that was sent which was sent last.
     pub(super) newest: Instant,
+    /// RACK.rtt: how long the report of that took, in nanoseconds.
+    pub(super) newest_rtt_ns: u64,
+    pub(super) reordering: ReorderingWindow,
     /// What that tells of the rest, until nothing of it is in flight.
     pub(super) overtaken: Option<Overtaken>,
     /// What is newly lost lies behind this: everything before it was looked at since the recovery began.
@@ -208,8 +211,9 @@ impl Flight {
                 }
                 record.due = false;
                 // RFC 8985 s6.2 step 2: what is reported sooner than anything can be answered had arrived before it was sent again.
-                if !record.again || now.as_nanos().saturating_sub(record.sent.sent_at.as_nanos()) >= shortest_ns {
-                    self.newest = self.newest.max(record.sent.sent_at);
+                let took_ns = now.as_nanos().saturating_sub(record.sent.sent_at.as_nanos());
+                if (!record.again || took_ns >= shortest_ns) && record.sent.sent_at >= self.newest {
+                    (self.newest, self.newest_rtt_ns) = (record.sent.sent_at, took_ns);
                 }
                 arrived.take(record);
             }
@@ -298,7 +302,7 @@ impl Flight {
     pub(in crate::tcp) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
         // (What is written down has a record of each: see [`super::Records::written`].)
         let Self { queue, lone: _, again, sampler, latest, disturbed, una_at, limited_at, used, used_to, lost_to, pace_at, .. } = self;
-        let Self { timeout_at, probe_end, probe_flight, newest, overtaken, .. } = self;
+        let Self { timeout_at, probe_end, probe_flight, newest, newest_rtt_ns, reordering, overtaken, .. } = self;
         let mut count = queue.len() as u32;
         fields.word_at_most(&mut count, SNAPSHOT_MAX)?;
         for index in 0..count as usize {
@@ -319,6 +323,8 @@ impl Flight {
         fields.option(probe_end, |fields, end| fields.number(end))?;
         fields.count_of(probe_flight)?;
         fields.instant(newest)?;
+        fields.count_of(newest_rtt_ns)?;
+        reordering.walk(fields)?;
         fields.option(overtaken, |fields, overtaken| overtaken.walk(fields))?;
         fields.number(lost_to)?;
         fields.instant(pace_at)

@@ -255,17 +255,50 @@ fn what_is_sent_meanwhile_puts_a_probe_off_but_no_further_than_the_timeout() {
     assert!(first >= ms(200) && first <= ms(220), "{first:?}");
 }
 
-/// RFC 8985 s6.2: one segment that arrives tells that another is lost, which was sent a while before.
+/// RFC 8985 s6.2: one segment that arrives tells that another is lost, which was sent a while before; or that it will be, if it does not come soon (step 5).
 #[test]
 fn what_was_sent_long_before_something_that_arrives_is_lost() {
-    for (gap, again) in [(Duration::from_micros(400), 0), (ms(1), 1)] {
+    for (gap, at_once) in [(Duration::from_micros(400), 0), (ms(1), 1)] {
         let mut pair = known();
         lose_nth(&mut pair, &[1]);
         pair.write(A, b"lost").unwrap();
         pair.run(gap);
         pair.write(A, b"arrives").unwrap();
-        pair.run(ms(3));
-        assert_eq!(pair.a.counters().retransmissions, again, "a quarter of a round trip is 500 us, and the gap {gap:?}");
+        pair.run(ms(2));
+        assert_eq!(pair.a.counters().retransmissions, at_once, "a quarter of a round trip is 500 us, and the gap {gap:?}");
+        pair.run(ms(1));
+        assert_eq!(pair.a.counters().retransmissions, 1, "{gap:?}");
+    }
+}
+
+/// Two segments that were sent with a lost one are no third duplicate, and nothing follows them.
+#[test]
+fn the_first_of_three_is_sent_again_a_quarter_of_a_round_trip_after_its_answer_was_due() {
+    let mut pair = known();
+    let start = pair.now;
+    lose_nth(&mut pair, &[1]);
+    pair.write(A, &pattern(3 * 1448)).unwrap();
+    pair.run(ms(10));
+    let sent = sent(&mut pair, start);
+    assert_eq!(sent[3..], [(Duration::from_micros(2500), 0, 1448)], "{sent:?}");
+    assert_eq!(pair.read(B), pattern(3 * 1448));
+    assert_eq!((pair.a.send_queue(), pair.a.cwnd()), (0, 3 * 1448 * 7 / 10), "it was a loss (RFC 9438 s4.6)");
+}
+
+/// RFC 8985 s6.2 step 4: what is said to have come twice was no loss, and the next one is waited for longer.
+#[test]
+fn what_came_twice_widens_the_reordering_window() {
+    let mut pair = known();
+    for again in [1, 1, 1] {
+        let mut is_first = true;
+        pair.fate = Box::new(move |packet, latency| {
+            let is_late = packet.from == A && !packet.payload.is_empty() && core::mem::take(&mut is_first);
+            vec![if is_late { latency + Duration::from_micros(700) } else { latency }]
+        });
+        pair.write(A, &pattern(3 * 1448)).unwrap();
+        pair.run(ms(20));
+        assert_eq!(pair.read(B), pattern(3 * 1448));
+        assert_eq!(pair.a.counters().retransmissions, again, "0.7 ms are more than a quarter of a round trip, and less than two");
     }
 }
 

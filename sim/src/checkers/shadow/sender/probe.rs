@@ -69,10 +69,12 @@ pub(super) fn is_one(at: Instant, segment: &Segment, own: &Endpoint) -> bool {
     own.agrees_on_sack && segment.end() == own.nxt && state.may_probe(at) && (!is_alone || state.may_time_out(at))
 }
 
-/// s6.2: whether something was reported that was sent long enough after the oldest byte in flight, by all that is known of either.
-pub(super) fn overtakes(own: &Endpoint) -> bool {
+/// s6.2: whether something was reported that was sent long enough after the oldest byte in flight, by all that is known of either; or has been, for as long as the
+/// reordering window after the round trip that the oldest byte should have had (step 5).
+pub(super) fn overtakes(own: &Endpoint, at: Instant) -> bool {
     let state = &own.shadow.sender;
-    let shortest = state.rtt.map_or(Duration::ZERO, |(shortest, _)| shortest);
+    // (The stack may know of a round trip that nothing here shows: of a SYN that was sent again, an echo tells.)
+    let shortest = state.rtt.filter(|_| state.syns < 2).map_or(Duration::ZERO, |(shortest, _)| shortest);
     let arrived = own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack());
     let una = later(state.una.unwrap_or(own.una), own.una);
     let highest = state.sacked.iter().chain(&state.perhaps_sacked).chain(arrived).fold(una, |high, &(_, end)| later(high, end));
@@ -83,5 +85,5 @@ pub(super) fn overtakes(own: &Endpoint) -> bool {
     let newest = state.probe.filter(|probe| probe.end == highest).map(|probe| probe.at).or_else(|| sent_at(highest.wrapping_sub(1)));
     // (What was sent more than once is not timed: then its first time was before all that was sent since.)
     let oldest = sent_at(una).unwrap_or(state.head_at);
-    newest.is_none_or(|newest| newest > oldest + shortest / 4)
+    newest.is_none_or(|newest| newest > oldest + shortest / 4) || at + SLACK >= oldest + shortest + shortest / 4
 }
