@@ -106,6 +106,8 @@ pub(in crate::checkers) struct State {
     sacked: Vec<(u32, u32)>,
     /// What was reported in segments that may have been dropped.
     perhaps_sacked: Vec<(u32, u32)>,
+    /// The highest number that was ever reported, and when first.
+    risen: Option<(u32, Instant)>,
     /// Reports of what lies before this are not believed any more.
     doubted: u32,
     /// This was acknowledged in a segment that may have been dropped.
@@ -654,6 +656,7 @@ pub(in crate::checkers) fn serviced(
                 news |= state.add_sack(low, nxt, block) && !is_known;
             }
         }
+        state.note_risen(una, moment.at);
         let same_window = state.window == Some(arrival.window);
         let reports = news || stale && !arrival.options.sack().is_empty();
         hints += u32::from(arrival.ack == una && (reports || !sack && arrival.span() == 0 && same_window));
@@ -753,7 +756,8 @@ pub(in crate::checkers) fn serviced(
 /// RFC 7323 s4.1: the age of the timestamp that comes back, to a tick.
 fn take_echo(state: &mut State, arrival: &Segment, clock: Option<u32>) {
     let (Some((_, echo)), Some(now)) = (arrival.options.timestamps, clock) else { return };
-    let age = now.wrapping_sub(echo);
+    // (What is known of the clock may be a tick behind, or as much as a frame left late.)
+    let age = Some(now.wrapping_sub(echo).cast_signed()).filter(|&age| age > -1000).map_or(u32::MAX, |age| age.max(0).cast_unsigned());
     if age < 120_000 {
         state.sample(Duration::from_millis(u64::from(age.saturating_sub(1))));
         state.sample(Duration::from_millis(u64::from(age) + 1));

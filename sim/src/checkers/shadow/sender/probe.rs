@@ -54,6 +54,14 @@ impl State {
         }
     }
 
+    /// Blocks were reported.
+    pub(super) fn note_risen(&mut self, una: u32, at: Instant) {
+        let highest = self.sacked.iter().chain(&self.perhaps_sacked).fold(una, |high, &(_, end)| later(high, end));
+        if highest != una && self.risen.is_none_or(|(known, _)| before(known, highest)) {
+            self.risen = Some((highest, at));
+        }
+    }
+
     /// Since when nothing is probed any more, and the retransmission timer runs.
     pub(super) fn probed_at(&self) -> Instant {
         self.probe.map_or(Instant::ZERO, |probe| probe.at)
@@ -70,7 +78,7 @@ pub(super) fn is_one(at: Instant, segment: &Segment, own: &Endpoint) -> bool {
 }
 
 /// s6.2: whether something was reported that was sent long enough after the oldest byte in flight, by all that is known of either; or has been, for as long as the
-/// reordering window after the round trip that the oldest byte should have had (step 5).
+/// reordering window is longer than the time between the two (step 5).
 pub(super) fn overtakes(own: &Endpoint, at: Instant) -> bool {
     let state = &own.shadow.sender;
     // (The stack may know of a round trip that nothing here shows: of a SYN that was sent again, an echo tells.)
@@ -85,5 +93,7 @@ pub(super) fn overtakes(own: &Endpoint, at: Instant) -> bool {
     let newest = state.probe.filter(|probe| probe.end == highest).map(|probe| probe.at).or_else(|| sent_at(highest.wrapping_sub(1)));
     // (What was sent more than once is not timed: then its first time was before all that was sent since.)
     let oldest = sent_at(una).unwrap_or(state.head_at);
-    newest.is_none_or(|newest| newest > oldest + shortest / 4) || at + SLACK >= oldest + shortest + shortest / 4
+    let Some(newest) = newest.filter(|&newest| newest <= oldest + shortest / 4) else { return true };
+    let reported_at = state.risen.filter(|&(known, _)| !before(known, highest)).map_or(at, |(_, at)| at);
+    at + SLACK + newest.since(oldest) >= reported_at + shortest / 4
 }
