@@ -30,7 +30,9 @@ impl State {
         let shortest = self.rtt.filter(|_| self.syns < 2).map_or(Duration::ZERO, |(shortest, _)| shortest);
         let since = self.data_at.max(self.una_at).max(self.head_at);
         let is_due = at + SLACK >= since + 2 * shortest + LATENESS || self.may_time_out(at);
-        self.phase == Phase::Open && is_first && is_due
+        // (What was sent again after all of it was acknowledged, in a segment that was lost behind the wire, may look like a loss.)
+        let is_over = || self.una.is_some_and(|una| !before(una, self.recover));
+        (self.phase == Phase::Open || is_over()) && is_first && is_due
     }
 
     /// Whether the next new segment may be a probe, as far as is known: when a recovery ended may not be.
