@@ -5,6 +5,7 @@
 //!
 //! - [`apps`]: real programs, with `libvma.so` preloaded and without
 //! - [`cacheline`]: how long a cache line takes from one core to another and back: the floor under any of this
+//! - `engine`, a program of its own: the stack alone, beside smoltcp
 //! - [`mlx5`]: a packet on a ConnectX's data path, beside libmlx5's own
 //! - [`rsocket`]: rsockets on shared memory, beside TCP
 //! - [`rxe`]: rsockets on the kernel's soft-RoCE, beside librdmacm's

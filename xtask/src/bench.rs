@@ -12,7 +12,7 @@ use crate::workspace::{self, Workspace, run_command};
 /// What to measure.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The bench, and its options: `apps`, `cacheline`, `mlx5`, `rsocket`, `rxe`, `sim`, `stages`, `threads`, `vma`, `xdp`; `apps --help` tells more.
+    /// The bench, and its options: `apps`, `cacheline`, `engine`, `mlx5`, `rsocket`, `rxe`, `sim`, `stages`, `threads`, `vma`, `xdp`; `apps --help` tells more.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     arguments: Vec<OsString>,
 }
@@ -20,6 +20,9 @@ pub(crate) struct Options {
 /// Runs one bench.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::find()?;
+    if options.arguments.first().is_some_and(|bench| bench == "engine") {
+        return engine(&workspace, &options.arguments[1..]);
+    }
     // The simulator needs neither the library nor anybody's programs.
     if options.arguments.first().is_none_or(|bench| bench != "sim") {
         install::packages(&[
@@ -60,6 +63,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut bench = workspace.command(workspace.release("ringway-benches"));
     bench.arg("--library").arg(workspace.release("libvma.so")).arg("--output").arg(workspace.target.join("bench"));
     run_command(bench.args(&options.arguments))
+}
+
+/// The stack alone: a program of its own, whose allocator counts, and which needs nothing else built.
+fn engine(workspace: &Workspace, arguments: &[OsString]) -> Result<()> {
+    run_command(workspace::cargo().args(["build", "--release", "--quiet", "--package", "ringway-engine-bench"]))?;
+    let mut bench = workspace.command(workspace.release("ringway-engine-bench"));
+    run_command(bench.arg("--output").arg(workspace.target.join("bench")).args(arguments))
 }
 
 /// What guests alone have the device for. The second one has the servers of what goes between two.
