@@ -54,7 +54,7 @@ fn a_programs_priority_and_time_to_live_are_in_its_packets() {
 
 /// MUST-41, MUST-42.
 #[test]
-fn a_port_that_attempts_are_made_from_can_be_listened_on_and_nobody_is_disturbed() {
+fn who_listens_on_a_port_of_attempts_disturbs_nobody() {
     let mut pair = Pair::new();
     let connected = pair.connect(80);
     pair.a.set_neighbour(B, Some(pair.b.queues.mac));
