@@ -52,6 +52,25 @@ fn a_programs_priority_and_time_to_live_are_in_its_packets() {
     assert_eq!(of(last_header(&pair)), (0x48, 99));
 }
 
+/// MUST-43, MUST-45.
+#[test]
+fn a_connection_has_the_address_that_it_was_opened_from_and_keeps_it() {
+    for number in [1, 11] {
+        let mut pair = Pair::new();
+        let own = Ipv4Addr::new(10, 0, 0, number);
+        pair.a.config.addresses = vec![A, IpAddr::V4(Ipv4Addr::new(10, 0, 0, 11))];
+        pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap();
+        let (local, remote) = (SocketAddr::new(IpAddr::V4(own), 5000), SocketAddr::new(B, 80));
+        pair.a.set_neighbour(B, Some(pair.b.queues.mac));
+        let client = pair.a.tcp_connect(pair.now, local, remote, NextHop::Neighbour(B), &tcp::Config::default()).unwrap();
+        assert_eq!(last_header(&pair).src, own, "the SYN");
+        pair.settle();
+        assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
+        write(&mut pair.a, pair.now, client, b"bytes").unwrap();
+        assert_eq!(last_header(&pair).src, own);
+    }
+}
+
 /// MUST-41, MUST-42.
 #[test]
 fn who_listens_on_a_port_of_attempts_disturbs_nobody() {
