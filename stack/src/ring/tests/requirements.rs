@@ -133,7 +133,10 @@ fn no_error_of_a_router_ends_a_connection() {
         frame[..6].copy_from_slice(&mac.0);
         ipv4::Header { src: B4, dst: A4, protocol: ipv4::PROTOCOL_ICMP, total_len, ..last_header(&pair) }.emit(&mut frame[IP..], true);
         pair.a.queues.inward.lock().unwrap().push_back(frame);
+        let drops = pair.a.counters().rx_drops;
         pair.a.poll(pair.now);
+        // (Which of them it heeds shows that it has understood them.)
+        assert_eq!(pair.a.counters().rx_drops == drops, matches!(kind, 3 | 11), "{kind}/{code}");
         assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established), "{kind}/{code}");
         assert_eq!((pair.a.take_error(client), pair.a.info(client).unwrap().cwnd), (None, cwnd), "{kind}/{code}");
         pair.settle();
