@@ -4,6 +4,7 @@ mod arrows;
 mod features;
 mod modules;
 mod pages;
+mod requirements;
 
 #[cfg(test)]
 mod tests;
@@ -76,6 +77,7 @@ fn check(texts: &BTreeMap<PathBuf, String>) -> Vec<String> {
     arrows::check(texts, &mut findings);
     modules::dead(texts, &mut findings);
     pages::check(texts, &mut findings);
+    requirements::check(texts, &mut findings);
     findings
 }
 

@@ -8,6 +8,7 @@ mod ipv6;
 mod layouts;
 mod paths;
 mod reading;
+mod requirements;
 mod sleepers;
 mod steering;
 mod strangers;

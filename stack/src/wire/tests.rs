@@ -160,6 +160,21 @@ proptest! {
         prop_assert!(kept == blocks || len + 8 > tcp::LEN_MAX || (kept == 0 && len + 12 > tcp::LEN_MAX));
     }
 
+    /// RFC 9293 s3.1 (MUST-68, MUST-69): what is sent has options with lengths, and nothing but options; a list is ended by the header's end, so that there
+    /// is no padding behind it.
+    #[test]
+    fn every_byte_of_the_options_is_an_options(header in tcp_header()) {
+        let mut out = [0; tcp::LEN_MAX];
+        let len = header.emit(&mut out);
+        let mut rest = &out[tcp::LEN..len];
+        while let &[kind, ..] = rest {
+            prop_assert!(kind != 0, "no end of the list");
+            let len = if kind == 1 { 1 } else { usize::from(rest[1]) };
+            prop_assert!(len == 1 && kind == 1 || len >= 2 && len <= rest.len());
+            rest = &rest[len..];
+        }
+    }
+
     #[test]
     fn a_fast_open_option_roundtrips(header in tcp_header(), bytes: [u8; 16], words in 0..=8usize, is_experimental: bool) {
         let cookie = Cookie::new(&bytes[..2 * words]);
@@ -335,5 +350,16 @@ fn options_with_lengths_that_lead_nowhere_end_the_list() {
         segment[20..].copy_from_slice(&bytes);
         let (header, len) = tcp::Header::parse(&segment).unwrap();
         assert_eq!((header.options, len), (Options::default(), 24));
+    }
+}
+
+/// RFC 9293 s3.2 (MUST-64).
+#[test]
+fn an_option_may_begin_at_any_byte() {
+    for before in 0..4 {
+        let mut segment = [1; 28];
+        segment[12] = 0x70;
+        segment[20 + before..][..4].copy_from_slice(&[2, 4, 5, 180]);
+        assert_eq!(tcp::Header::parse(&segment).unwrap().0.options.mss, Some(1460), "behind {before} bytes");
     }
 }

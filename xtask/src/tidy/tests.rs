@@ -121,3 +121,36 @@ fn pages_link_to_what_is_there_and_their_tables_fit() {
     assert_eq!(found(&format!("| {} |", "a".repeat(ROW_MAX))).len(), 1);
     assert_eq!(found(&format!("| {} |", "a".repeat(ROW_MAX - 4))).len(), 0);
 }
+
+#[test]
+fn requirements_are_there_once_add_up_and_name_tests_that_exist() {
+    let row = |kind: &str, n: usize| format!("| {kind}-{n} | what it asks for | yes | `a_window_opens` |\n");
+    let rows = |kind: &str, count: usize| (1..=count).map(|n| row(kind, n)).collect::<String>();
+    let totals = "| kind | yes |\n| MUST | 69 | 0 | 0 | 0 | 0 |\n";
+    let whole = [totals, &rows("MUST", 69), &rows("SHLD", 31), &rows("MAY", 18), &row("REC", 1)].concat();
+    let found = |page: &str| {
+        let files = [
+            ("stack/src/tests/window.rs", "#[test]\nfn a_window_opens() {}\n"),
+            ("stack/src/window.rs", "fn a_window_shuts() {}\n"),
+            ("sim/src/drills/windows.rs", "(\"a window\", window)"),
+            ("sim/src/checkers/window.rs", ""),
+            (requirements::PAGE, page),
+        ];
+        check(&files.map(|(file, text)| (PathBuf::from(file), text.to_owned())).into())
+            .into_iter()
+            .filter(|f| f.contains("rfc9293"))
+            .collect()
+    };
+    let finds = |page: &str, what: &[&str]| {
+        let found: Vec<String> = found(page);
+        assert!(found.len() == what.len() && found.iter().zip(what).all(|(found, what)| found.ends_with(what)), "{found:?}");
+    };
+    finds(&whole, &[]);
+    finds(&(whole.clone() + "Also \"a window\" and `checkers/window`, as `Config::ttl` says.\n"), &[]);
+    finds(&(whole.clone() + "Also \"a door\".\n"), &["there is no drill \"a door\""]);
+    finds(&(whole.clone() + "Also `a_window_shuts`, `checkers/door`.\n"), &["no test a_window_shuts", "no checker door"]);
+    finds(&(whole.clone() + &row("MAY", 3)), &["MAY-3 is there twice, or is none of the RFC's"]);
+    finds(&whole.replace(&row("MAY", 3), ""), &["MAY-3 is missing"]);
+    finds(&whole.replace("| MUST | 69 | 0", "| MUST | 68 | 1"), &["and the rows have 69 0 0 0 0"]);
+    finds(&whole.replacen("| yes | `", "| maybe | `", 1), &["MUST-1: maybe is no answer", "and the rows have 68 0 0 0 0"]);
+}

@@ -18,5 +18,6 @@ mod prediction;
 mod properties;
 mod queues;
 mod reneging;
+mod requirements;
 mod tail;
 mod window;
