@@ -174,7 +174,7 @@ fn refused() -> (Pair, Header) {
     pair.lose(|packet| packet.from == A);
     pair.write(A, &pattern(3 * 1448)).unwrap();
     pair.transmit();
-    let first = pair.sent(A)[0].header.clone();
+    let first = pair.sent(A)[0].header;
     pair.now = pair.a.deadline().unwrap();
     pair.a.on_timer(pair.now);
     pair.device_room = 0;
