@@ -4,7 +4,11 @@
 //! the flow looks at its true deadline and inserts itself again), moving it *earlier* inserts a second entry and the
 //! first is ignored when it fires. Who is about to sleep until the next entry forgets those that would be ignored ([`Wheel::forget`]).
 
+mod entries;
+
 use crate::time::Instant;
+
+use self::entries::{Entries, Entry, List};
 
 /// One tick: 2^20 ns, about a millisecond.
 const TICK_SHIFT: u32 = 20;
@@ -15,23 +19,18 @@ const LEVELS: usize = 5;
 const DELTA_MAX: u64 = (1 << (SLOT_BITS * LEVELS as u32)) - 1;
 
 #[derive(Clone, Copy, Debug)]
-struct Entry<T> {
-    token: T,
-    tick: u64,
-}
-
-#[derive(Debug)]
-struct Level<T> {
+struct Level {
     /// Invariant: bit i is set exactly if `slots[i]` has entries.
     occupied: u64,
-    slots: [Vec<Entry<T>>; SLOTS],
+    slots: [List; SLOTS],
 }
 
 /// The wheel. `T` names what fires.
 #[derive(Debug)]
 pub struct Wheel<T> {
     now_tick: u64,
-    levels: Box<[Level<T>; LEVELS]>,
+    levels: Box<[Level; LEVELS]>,
+    entries: Entries<T>,
     /// Entries that were due when they were inserted.
     overdue: Vec<T>,
     /// The earliest tick at which `advance` has work to do; `u64::MAX` if none.
@@ -40,8 +39,8 @@ pub struct Wheel<T> {
 
 impl<T: Copy> Default for Wheel<T> {
     fn default() -> Self {
-        let level = || Level { occupied: 0, slots: [const { Vec::new() }; SLOTS] };
-        Self { now_tick: 0, levels: Box::new(core::array::from_fn(|_| level())), overdue: Vec::new(), next_tick: u64::MAX }
+        let level = Level { occupied: 0, slots: [List::EMPTY; SLOTS] };
+        Self { now_tick: 0, levels: Box::new([level; LEVELS]), entries: Entries::default(), overdue: Vec::new(), next_tick: u64::MAX }
     }
 }
 
@@ -62,7 +61,7 @@ impl<T: Copy> Wheel<T> {
         let shifted = tick >> (level * SLOT_BITS);
         let slot = shifted as usize % SLOTS;
         let wheel = &mut self.levels[level as usize];
-        wheel.slots[slot].push(Entry { token: entry.token, tick });
+        self.entries.push(&mut wheel.slots[slot], Entry { token: entry.token, tick });
         wheel.occupied |= 1 << slot;
         self.next_tick = self.next_tick.min(shifted << (level * SLOT_BITS));
     }
@@ -83,7 +82,7 @@ impl<T: Copy> Wheel<T> {
 
     /// Entries, stale ones included.
     pub fn len(&self) -> usize {
-        self.overdue.len() + self.levels.iter().flat_map(|level| &level.slots).map(Vec::len).sum::<usize>()
+        self.overdue.len() + self.entries.len()
     }
 
     /// Whether there are none.
@@ -97,12 +96,10 @@ impl<T: Copy> Wheel<T> {
         // (Where slots of other levels may begin, entries are to be sorted then.)
         while self.overdue.is_empty() && self.next_tick != u64::MAX && !self.next_tick.is_multiple_of(SLOTS as u64) {
             let slot = self.next_tick as usize % SLOTS;
-            let entries = &mut self.levels[0].slots[slot];
-            while let Some(last) = entries.last() {
-                if !is_ignored(last.token) {
-                    return;
-                }
-                entries.pop();
+            let list = &mut self.levels[0].slots[slot];
+            self.entries.take_out(list, &mut is_ignored);
+            if !list.is_empty() {
+                return;
             }
             self.levels[0].occupied &= !(1 << slot);
             self.next_tick = self.earliest();
@@ -119,6 +116,7 @@ impl<T: Copy> Wheel<T> {
             self.next_tick = self.earliest();
         }
         self.now_tick = self.now_tick.max(target);
+        self.entries.release();
     }
 
     /// Cascades the slots that begin at `now_tick`, then fires those of the lowest level.
@@ -126,7 +124,8 @@ impl<T: Copy> Wheel<T> {
         for level in (1..LEVELS).rev() {
             let shift = level as u32 * SLOT_BITS;
             if self.now_tick & ((1 << shift) - 1) == 0 {
-                for entry in self.take_slot(level, (self.now_tick >> shift) as usize % SLOTS) {
+                let mut list = self.take_slot(level, (self.now_tick >> shift) as usize % SLOTS);
+                while let Some(entry) = self.entries.pop(&mut list) {
                     if entry.tick == self.now_tick {
                         fired.push(entry.token);
                     } else {
@@ -135,17 +134,15 @@ impl<T: Copy> Wheel<T> {
                 }
             }
         }
-        let slot = self.now_tick as usize % SLOTS;
-        let mut entries = core::mem::take(&mut self.levels[0].slots[slot]);
-        self.levels[0].occupied &= !(1 << slot);
-        fired.extend(entries.drain(..).map(|e| e.token));
-        // The slot keeps its allocation.
-        self.levels[0].slots[slot] = entries;
+        let mut list = self.take_slot(0, self.now_tick as usize % SLOTS);
+        while let Some(entry) = self.entries.pop(&mut list) {
+            fired.push(entry.token);
+        }
     }
 
-    fn take_slot(&mut self, level: usize, slot: usize) -> Vec<Entry<T>> {
+    fn take_slot(&mut self, level: usize, slot: usize) -> List {
         self.levels[level].occupied &= !(1 << slot);
-        core::mem::take(&mut self.levels[level].slots[slot])
+        core::mem::replace(&mut self.levels[level].slots[slot], List::EMPTY)
     }
 
     fn earliest(&self) -> u64 {

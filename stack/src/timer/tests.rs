@@ -56,6 +56,34 @@ fn what_is_forgotten_ends_nobodys_sleep_and_what_is_not_fires() {
     assert_eq!(wheel.next(), None);
 }
 
+/// Places are used again, in whatever order they become free, and given back when a crowd has gone.
+#[test]
+fn as_much_memory_is_held_as_timers_were_ever_set_at_a_time() {
+    let mut wheel = Wheel::default();
+    let mut fired = Vec::new();
+    for second in 0..1000 {
+        for at in 0..300 {
+            wheel.insert(ms(1000 * second + 3 * at + 7), at);
+        }
+        fired.clear();
+        wheel.advance(ms(1000 * (second + 1)), &mut fired);
+        assert!(fired.len() == 300 + usize::from(second > 0), "{}", fired.len());
+        wheel.insert(ms(1000 * second + 1500), 0);
+        wheel.advance(ms(1000 * (second + 1)), &mut fired);
+        assert!(wheel.len() <= 2 && wheel.entries.pieces() <= 2, "{}", wheel.entries.pieces());
+    }
+    for at in 0..100_000 {
+        wheel.insert(ms(2_000_000 + at), 1);
+    }
+    assert!(wheel.entries.pieces() > 300);
+    fired.clear();
+    wheel.advance(ms(3_000_000), &mut fired);
+    assert_eq!((fired.len(), wheel.len(), wheel.entries.pieces()), (100_001, 0, 1));
+    wheel.insert(ms(3_000_005), 9);
+    wheel.advance(ms(3_000_007), &mut fired);
+    assert_eq!(fired.last(), Some(&9));
+}
+
 proptest! {
     /// Whatever is forgotten now and then, the rest fires in time.
     #[test]
