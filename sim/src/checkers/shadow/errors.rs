@@ -91,11 +91,12 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
     let apart = moment.at.since(own.shadow.probed_at);
     let before = core::mem::replace(&mut own.shadow.probes_apart, (apart, own.una, shut));
     // RFC 9293 s3.8.6.1: "SHOULD increase exponentially the interval between successive probes."
-    // One that waited for a neighbour's answer, or for the device, is followed sooner: the stack counts from when it was due.
+    // One that waited for a neighbour's answer, or for the device, is followed sooner: the stack counts from when it was due. (And one that was due when something
+    // arrived does not go, but counts: after 1 and 2 come 4, where 3 and 4 are seen.)
     let punctual = core::mem::replace(&mut own.shadow.punctual, moment.at > moment.excused && own.free && !own.shadow.refused);
     let shut_since = punctual && shut && before.2 && before.1 == own.una && own.shadow.probes_shut > 1;
     own.shadow.probes_shut = if shut && before.1 == own.una { own.shadow.probes_shut + 1 } else { 0 };
-    if shut_since && own.calm && State::is_known(own) && !own.shadow.reconfigured && apart < (before.0 * 3 / 2).min(PROBES_APART_MAX) {
+    if shut_since && own.calm && State::is_known(own) && !own.shadow.reconfigured && apart < (before.0 * 5 / 4).min(PROBES_APART_MAX) {
         moment.breach(
             NAME,
             format_args!("RFC 9293 s3.8.6.1: a shut window is probed {apart:?} after a probe that was {:?} after its own", before.0),
