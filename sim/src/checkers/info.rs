@@ -127,9 +127,9 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         return;
     }
     let flight = own.flight() as usize + segment.len() as usize;
-    // (RFC 8985 s7.3: one segment goes as a probe, whatever the window says.)
+    // (RFC 8985 s7.3: one segment goes as a probe, whatever the window says, which may have become less than what is in flight.)
     let probes = own.agrees_on_sack && own.shadow.sender.may_probe_anew(moment.at);
-    let most = window + if probes { segment.len() as usize } else { 0 };
+    let most = if probes { window.max(own.flight() as usize) + segment.len() as usize } else { window };
     if flight > most {
         let fin = segment.has(FIN);
         moment.breach(NAME, format_args!("tcpi_snd_cwnd: {flight} bytes in flight, and {window} are told (fin {fin})"));
