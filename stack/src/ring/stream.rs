@@ -184,6 +184,10 @@ impl<Q: Queues> Ring<Q> {
         remote: SocketAddr,
         hop: NextHop,
     ) -> Option<()> {
+        if remote.ip().is_unspecified() || remote.ip().is_loopback() && !local.ip().is_loopback() {
+            // RFC 9293 s3.9.2.3, RFC 1122 s3.2.1.3: no host has that address. (Those of class D and E come to no socket.)
+            return None;
+        }
         let key = FlowKey::new(Protocol::Tcp, local, remote);
         let is_doubtful = self.handed_over.is_doubtful(now, local, remote, hop, header.seq);
         if is_doubtful && !self.unanswered_syns.is_retransmission(now, key, header.seq) {

@@ -1,7 +1,7 @@
 //! The calls of a program that concern TCP, but for writing ([`super::super::writing`]) and moving ([`super::super::handover`]).
 
 use std::io::IoSliceMut;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::super::Ring;
 use super::super::demux::FlowKey;
@@ -22,7 +22,8 @@ impl<Q: Queues> Ring<Q> {
     /// connected; a failure shows as [`crate::flow::Readiness::ERR`] and in [`Ring::take_error`].
     ///
     /// # Errors
-    /// [`Error::AddressInUse`]: that pair of addresses has a connection; [`Error::NoBuffers`]: the table is full.
+    /// [`Error::AddressInUse`]: that pair of addresses has a connection; [`Error::NoBuffers`]: the table is full; [`Error::NetworkUnreachable`]: `remote` is the
+    /// address of many; [`Error::Invalid`]: an address is incomplete, or they are of two families.
     pub fn tcp_connect(
         &mut self,
         now: Instant,
@@ -62,6 +63,10 @@ impl<Q: Queues> Ring<Q> {
         let is_complete = |end: SocketAddr| end.port() != 0 && !end.ip().is_unspecified();
         if !is_complete(local) || !is_complete(remote) || local.is_ipv4() != remote.is_ipv4() {
             return Err(Error::Invalid);
+        }
+        if remote.ip().is_multicast() || remote.ip() == IpAddr::V4(Ipv4Addr::BROADCAST) {
+            // RFC 9293 s3.9.2.3: no one host has that address.
+            return Err(Error::NetworkUnreachable);
         }
         let key = FlowKey::new(Protocol::Tcp, local, remote);
         let before = self.demux.exact(key);

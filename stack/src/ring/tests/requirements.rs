@@ -110,10 +110,22 @@ fn a_syn_to_many_or_from_no_one_host_meets_silence() {
     for dst in [group, Ipv4Addr::BROADCAST] {
         assert_eq!(answers(&mut pair, between(&syn, A4, dst)), 0, "to {dst}");
     }
-    for src in [group, Ipv4Addr::BROADCAST, Ipv4Addr::new(240, 0, 0, 1)] {
+    for src in [group, Ipv4Addr::BROADCAST, Ipv4Addr::new(240, 0, 0, 1), Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST] {
         assert_eq!(answers(&mut pair, between(&syn, src, B4)), 0, "from {src}");
     }
     assert_eq!(answers(&mut pair, between(&syn, A4, B4)), 1, "and this one is what it was");
+}
+
+/// MUST-46.
+#[test]
+fn no_connection_is_opened_to_many() {
+    let mut pair = Pair::new();
+    for remote in [Ipv4Addr::new(239, 0, 0, 9), Ipv4Addr::BROADCAST] {
+        let (local, remote) = (SocketAddr::new(A, 5000), SocketAddr::new(IpAddr::V4(remote), 80));
+        let opened = pair.a.tcp_connect(pair.now, local, remote, NextHop::Neighbour(B), &tcp::Config::default());
+        assert_eq!(opened, Err(Error::NetworkUnreachable), "{remote}");
+    }
+    assert_eq!(pair.a.queues.out.lock().unwrap().len(), 0);
 }
 
 /// MUST-55, MUST-56: no error that a router tells of ends a connection; and a source quench is nothing at all.
