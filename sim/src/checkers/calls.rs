@@ -75,6 +75,7 @@ impl Checkers {
         }
         endpoint.timers.set_keepalive(now, sock.keepalive);
         endpoint.shadow.config = sock.config.clone();
+        endpoint.shadow.reconfigured |= sock.reconfigured;
         self.flows.pair(id);
         let moment = self.moment(place, None);
         let mtu = self.ring_states[place].mtu;
@@ -191,7 +192,7 @@ impl Checkers {
         self.refuse_closed(&moment, listener, "accept", true);
         let parent = self.ring_states[place].sockets.get(&listener);
         let (keepalive, receive_max) = parent.map_or((None, 0), |sock| (sock.keepalive, sock.receive_max));
-        let config = parent.and_then(|sock| sock.config.clone());
+        let (config, reconfigured) = parent.map_or((None, false), |sock| (sock.config.clone(), sock.reconfigured));
         let tuple = ring.info(socket).and_then(|info| Some((info.local, info.remote?)));
         let since = self.ring_states[place].now;
         let is_early = ring.info(socket).is_some_and(|info| info.state == Some(SynReceived));
@@ -199,7 +200,7 @@ impl Checkers {
         // (Its SYN-ACK may have yet to go: then what has its addresses is another's.)
         let before = tuple.filter(|_| is_early).and_then(|tuple| self.flows.id(tuple)).filter(|&id| !self.flows.may_be_early(id));
         let is_unseen = is_early && tuple.and_then(|tuple| self.flows.id(tuple)) == before;
-        let sock = Sock { tuple, keepalive, receive_max, config, since, before, is_unseen, ..Sock::default() };
+        let sock = Sock { tuple, keepalive, receive_max, config, reconfigured, since, before, is_unseen, ..Sock::default() };
         self.ring_states[place].sockets.insert(socket, sock);
         if let Some(id) = endpoint {
             self.owned(place, socket, id);
@@ -225,6 +226,7 @@ impl Checkers {
         let endpoint = self.endpoint(place, socket);
         if let Some(sock) = self.ring_states[place].sockets.get_mut(&socket) {
             sock.keepalive = config.keepalive;
+            (sock.config, sock.reconfigured) = (Some(Rc::new(config.clone())), true);
             sock.receive_max = sock.receive_max.max(window::receive_max(config));
         }
         if let Some(id) = endpoint {

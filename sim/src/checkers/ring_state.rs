@@ -38,6 +38,8 @@ pub(super) struct Sock {
     pub(super) receive_max: usize,
     /// A connection's or a listener's configuration.
     pub(super) config: Option<Rc<tcp::Config>>,
+    /// It was another one: connections that it accepts may have begun with either.
+    pub(super) reconfigured: bool,
     /// What a program wrote before its connection's SYN was seen.
     pub(super) early: Vec<u8>,
     /// It was accepted before its SYN-ACK was seen: what its program did by then is not known.
